@@ -1,12 +1,12 @@
 # A newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
-.PHONY: mixed test check setup fmt scripts lint check-sets lint-sets unit repeat browser screenshots page-figures loom surface objects instructions deny chaos soak mutants lua-breaks bench bench-peers demo
+.PHONY: test check mixed public-items setup fmt scripts lint check-sets lint-sets unit repeat browser screenshots page-figures loom surface objects instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
 # The format, the lints with all features, and all tests.
 test: setup fmt scripts lint check-sets unit
 
-# Checks that few changes fail, which CI runs after the tests: in parallel, as they compile most of the time.
+# The checks that fail rarely. CI runs them after the tests, and in parallel, because they mostly compile.
 check:
-	@$(MAKE) --no-print-directory --jobs lint-sets instructions mixed
+	@$(MAKE) --no-print-directory --jobs lint-sets instructions mixed public-items
 
 # Installs the programs of the tests on Debian. CHROMIUM and PULSE_REDIS_SERVER name programs outside of PATH.
 setup:
@@ -49,11 +49,16 @@ lint-sets:
 mixed: setup
 	cargo test --locked -p tower-pulse --no-default-features --features redis --test mixed
 
+# Compares the public items with tests/surface/public-api.txt.
+public-items:
+	cargo test --locked -p pulse-surface
+
 PUBLISHED := tower-pulse $(patsubst crates/%/Cargo.toml,tower-pulse-%,$(wildcard crates/*/Cargo.toml))
 
-# Runs all tests of all packages in one debug build. JOBS suites run at a time, with TEST_THREADS tests each: most tests wait for a server or a page, so two cores are enough.
-# axe-core is downloaded once from npm's registry into target/.
-TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --exclude pulse-spans --all-features
+# Runs the tests of all packages, except the test of the public items, in one debug build. JOBS suites run at a time,
+# with TEST_THREADS tests each: most tests wait for a server or a page, so two cores are enough. axe-core is downloaded
+# once from npm's registry into target/.
+TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --exclude pulse-spans --exclude pulse-surface --all-features
 LONG := integration page
 
 unit: setup
@@ -62,7 +67,7 @@ unit: setup
 JOBS ?= 2
 TEST_THREADS ?= 4
 
-# Runs suites N times, BUSY of these next to a busy loop, and prints how often each test failed. SUITE=stores or
+# Runs suites N times, BUSY of the runs next to a busy loop, and prints how often each test failed. SUITE=stores or
 # SUITE="lib stores page" names suites; without SUITE, all suites run, as in `make test`.
 N ?= 10
 BUSY ?= 3
@@ -93,7 +98,7 @@ surface:
 objects:
 	cargo run --locked -p pulse-objects
 
-# Tests all interleavings, with at most four preemptions, of the primitive that exchanges cells under writers.
+# Tests all interleavings, with at most four preemptions, of the code that exchanges cells while threads write to them.
 loom:
 	cargo test --locked -p pulse-loom
 
@@ -160,7 +165,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 test-all-feature-pairs: setup
 	tests/all/feature_pairs.sh
 
-# Checks the published crates with the lowest versions of their dependencies.
+# Builds the published crates with the lowest versions of their dependencies.
 test-all-minimal-versions:
 	tests/all/minimal_versions.sh
 

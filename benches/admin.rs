@@ -1,4 +1,4 @@
-//! Scrapes of `metrics` through the mounted router, with their goal: `cargo bench -p pulse-benches --bench admin`.
+//! The duration of scrapes of `metrics` through the mounted router: `cargo bench -p pulse-benches --bench admin`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use tower_pulse::{Clock, Pulse};
 
 const NOW: i64 = 1_700_001_000;
 
-/// The number of contexts of the scraped service, and the longest time that a scrape should take.
 const SCRAPED_CONTEXTS: u64 = 2_000;
+/// The goal for the median duration of a scrape.
 const SCRAPE_GOAL: Duration = Duration::from_millis(10);
 
 /// Sends a request; returns the size of the answer in bytes.
@@ -25,13 +25,13 @@ async fn get(app: &Router, path: &str) -> usize {
     body.len()
 }
 
-/// Scrapes a service every 15 seconds of its clock, and prints how long it took to answer.
+/// Scrapes a service 100 times, 15 seconds of its clock apart. Prints the durations of the scrapes.
 fn scrapes() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual) = Clock::manual(NOW);
     let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
     for context in 0..SCRAPED_CONTEXTS {
         let context = format!("GET /api/v1/things-{context}/{{id}}");
@@ -50,7 +50,7 @@ fn scrapes() {
     let mut bytes = 0;
     let mut times: Vec<Duration> = (0..100)
         .map(|_| {
-            hand.advance(Duration::from_secs(15));
+            manual.advance(Duration::from_secs(15));
             let start = Instant::now();
             bytes = runtime.block_on(get(&app, "/admin/pulse/metrics"));
             start.elapsed()

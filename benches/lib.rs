@@ -1,1 +1,1 @@
-//! Benches only: `make bench`, or `cargo bench -p pulse-benches --bench layer`.
+//! Benches only: `make bench`, or `cargo bench -p pulse-benches --bench flush`.

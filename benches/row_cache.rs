@@ -24,11 +24,11 @@ struct Offer {
     stock: i64,
 }
 
-/// A loader that takes [`LOAD`], and notes when it loaded each row.
+/// A loader that takes [`LOAD`] for each row, and records the moments at which it loaded the row.
 #[derive(Clone, Default)]
-struct Slow(Arc<Mutex<HashMap<String, Vec<Instant>>>>);
+struct SlowLoader(Arc<Mutex<HashMap<String, Vec<Instant>>>>);
 
-impl RowLoader for Slow {
+impl RowLoader for SlowLoader {
     type Row = Offer;
     type Error = std::convert::Infallible;
 
@@ -41,7 +41,7 @@ impl RowLoader for Slow {
     }
 }
 
-impl Slow {
+impl SlowLoader {
     fn loads(&self) -> usize {
         self.0.lock().unwrap().values().map(Vec::len).sum()
     }
@@ -55,13 +55,13 @@ fn offer(id: i64) -> Offer {
     }
 }
 
-fn instance(server: &RedisServer) -> (Pulse, RowCacheBuilder<Slow>, Slow) {
+fn instance(server: &RedisServer) -> (Pulse, RowCacheBuilder<SlowLoader>, SlowLoader) {
     let pulse = Pulse::builder()
         .redis(server.url())
         .prefix("")
         .build()
         .unwrap();
-    let loader = Slow::default();
+    let loader = SlowLoader::default();
     let builder = RowCache::builder(&pulse).loader(loader.clone());
     (pulse, builder, loader)
 }
@@ -71,10 +71,11 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-async fn micros(reads: impl AsyncFn()) -> f64 {
+/// The mean time of a read, in microseconds.
+async fn micros(read: impl AsyncFn()) -> f64 {
     let start = Instant::now();
     for _ in 0..READS {
-        reads().await;
+        read().await;
     }
     start.elapsed().as_secs_f64() * 1e6 / READS as f64
 }
@@ -137,19 +138,19 @@ async fn refreshes() {
     let (before, sent) = (loader.loads(), server.commands().await);
     tokio::time::sleep(SPAN).await;
     let loads = (loader.loads() - before) as f64;
-    // The commands that scripts call count as well.
+    // The server also counts the commands that scripts call.
     let per_refresh = (server.commands().await - sent) as f64 / loads;
     pulse.shutdown().await.unwrap();
     println!(
-        "with a loader of 5 ms, 16 at once: {:.0} refreshes a second, {per_refresh:.1} commands each, those within \
-         scripts included",
+        "with a loader of 5 ms, 16 at once: {:.0} refreshes a second, {per_refresh:.1} commands each, including the \
+         commands of scripts",
         loads / SPAN.as_secs_f64()
     );
     println!();
 }
 
-/// Measures the lateness of 1,000 rows with an interval of 1 s. Two daemons (the tasks that refresh due rows) share
-/// them.
+/// Measures the lateness of 1,000 rows with an interval of 1 s. Two daemons, the tasks that refresh due rows, share the
+/// rows.
 async fn lateness() {
     let span = std::env::var("ROWS_SECONDS").map_or(60, |seconds| seconds.parse().unwrap());
     let server = RedisServer::start().await;
@@ -162,7 +163,7 @@ async fn lateness() {
         .unwrap();
     let rows = (0..1_000).map(|id| (id.to_string(), Duration::from_secs(1)));
     cache.schedule_many(rows).await.unwrap();
-    // The first refreshes of the rows are spread.
+    // The first refreshes of the rows are not all due at once.
     tokio::time::sleep(Duration::from_secs(3)).await;
     loader.0.lock().unwrap().clear();
     tokio::time::sleep(Duration::from_secs(span)).await;
@@ -170,13 +171,14 @@ async fn lateness() {
     let (mut late, mut twice, mut missed) = (Vec::new(), 0, 0);
     for times in loads.values() {
         let since = |time: &Instant| time.duration_since(times[0]).as_secs_f64();
-        // Each refresh is due a whole number of seconds after the refresh with the smallest offset within its second.
+        // The refreshes of a row are due one second apart. The refresh that came earliest within its second counts as
+        // punctual.
         let phase = times
             .iter()
             .map(since)
             .map(|t| t - t.round())
             .fold(0.0, f64::min);
-        let turns: Vec<i64> = times
+        let seconds: Vec<i64> = times
             .iter()
             .map(|time| (since(time) - phase).floor() as i64)
             .collect();
@@ -186,8 +188,8 @@ async fn lateness() {
                 .map(|time| since(time) - phase)
                 .map(|t| t - t.floor()),
         );
-        twice += turns.windows(2).filter(|pair| pair[0] == pair[1]).count();
-        missed += turns
+        twice += seconds.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        missed += seconds
             .windows(2)
             .map(|pair| (pair[1] - pair[0] - 1).max(0))
             .sum::<i64>();
@@ -196,8 +198,8 @@ async fn lateness() {
     let at = |q: f64| late[((late.len() - 1) as f64 * q) as usize] * 1e3;
     println!("| 1,000 rows at 1 s, two daemons, {span} s | |");
     println!("|---|---|");
-    println!("| turns | {} |", late.len());
-    println!("| done twice | {twice} (goal 0) |");
+    println!("| refreshes | {} |", late.len());
+    println!("| made twice | {twice} (goal 0) |");
     println!("| missed | {missed} |");
     println!("| lateness at the median, ms | {:.1} |", at(0.5));
     println!("| lateness at p99, ms | {:.1} (goal 100) |", at(0.99));

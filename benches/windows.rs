@@ -1,7 +1,7 @@
 //! The cost of the dashboard's windows with 2,000 busy contexts and two weeks of records in Redis:
 //! `cargo bench -p pulse-benches --bench windows`. A *look* is a question of the dashboard about a window. The bench
-//! measures the first look of a new `Pulse` and later looks, how long looks hold a worker, the service's own requests
-//! during looks, the first answer about each window, and answers, commands and memory in steady state.
+//! measures the first look of a new `Pulse` and later looks, how long a look holds a worker thread, the service's own
+//! requests during looks, the first answer about each window, and answers, commands and memory in steady state.
 //!
 //! The bench writes the records into Redis as the fold would, and replaces the newest slices each second.
 //! `WINDOWS_CONTEXTS` and `WINDOWS_SECONDS` change the size. No instance folds or cleans meanwhile.
@@ -147,7 +147,7 @@ impl Bench {
         let _: u64 = issue(&mut self.connection, "HSET", (key, fields)).await;
     }
 
-    /// The usage by the commands that the dashboard sends; this bench itself sends other commands.
+    /// The usage by all commands except [`BENCH_COMMANDS`].
     async fn usage(&mut self) -> Usage {
         let stats: String = issue(&mut self.connection, "INFO", "commandstats").await;
         let mut usage = Usage::default();
@@ -158,7 +158,7 @@ impl Bench {
             else {
                 continue;
             };
-            if BENCH_COMMANDS.split(' ').any(|of| of == name) {
+            if BENCH_COMMANDS.split(' ').any(|command| command == name) {
                 continue;
             }
             let field = |wanted: &str| -> f64 {
@@ -261,7 +261,7 @@ fn waited(schedule: &File) -> Duration {
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 
-/// Makes some looks, without reading the answers.
+/// Makes `looks` looks, with a pause after each, and does not read the answers.
 async fn look(app: &Router, uri: &str, looks: usize, pause: Duration) {
     for _ in 0..looks {
         let request = Request::get(uri).body(Body::empty()).unwrap();
@@ -316,7 +316,7 @@ async fn service_latencies(pulse: &Pulse, meanwhile: impl Future<Output = ()>) -
             tokio::time::sleep(Duration::from_millis(1)).await;
             let start = Instant::now();
             let request = Request::get("/").body(Body::empty()).unwrap();
-            // A task of its own, like a connection of a server, waits for a worker.
+            // The request has its own task, as in a server, so it waits for a worker.
             let answering = tokio::spawn(service.clone().oneshot(request));
             assert_eq!(answering.await.unwrap().unwrap().status(), StatusCode::OK);
             took.push(millis(start.elapsed()));
@@ -379,14 +379,14 @@ async fn main() {
     );
     first_looks(&mut bench).await;
     println!(
-        "\n| longest time that a worker was held, ms | first look | | later looks | |\n|---|---:|---|---:|---|"
+        "\n| longest time for which a worker was held, ms | first look | | later looks | |\n|---|---:|---|---:|---|"
     );
     let paths = format!("/api/paths?window={GOAL_WINDOW}&limit=100&sort=change");
     let overview = format!("/api/overview?window={GOAL_WINDOW}");
     for (label, uri) in [
-        ("by health alone", "/api/health"),
-        ("by the sums", &overview),
-        ("by a table of all paths", &paths),
+        ("api/health", "/api/health"),
+        ("api/overview", &overview),
+        ("api/paths", &paths),
     ] {
         let holds = std::thread::scope(|scope| scope.spawn(|| longest_holds(&bench, uri)).join());
         let [first, later] = holds.unwrap().map(|held| verdict(held, 1.0));
@@ -419,7 +419,7 @@ async fn main() {
     println!("\nslowest reading command: {} ms", bench.slowest().await);
 
     println!(
-        "\n| windows that are looked at | commands/s | Redis CPU ms/s | answer ms, median | p99 | largest | held MiB |\n|---|---|---|---|---|---|---|"
+        "\n| windows in use | commands/s | Redis CPU ms/s | answer ms, median | p99 | largest | held MiB |\n|---|---|---|---|---|---|---|"
     );
     let mut later = [0.0; 2];
     for (label, windows) in [

@@ -3,7 +3,7 @@
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|
-//! | `REDIS_URL` | the Redis, or a replica of it; its user need not be allowed to write | `redis://127.0.0.1/` |
+//! | `REDIS_URL` | the Redis, or a replica of it; its user needs no permission to write | `redis://127.0.0.1/` |
 //! | `PULSE_TOKEN` | the bearer token, or the password for any user name | must be set |
 //! | `PULSE_SERVICE`, `PULSE_PREFIX` | the same as in the instances | none, and `pulse:` or `pulse:{service}:` |
 //! | `PULSE_PATH` | the path of the dashboard | `/admin/pulse` |
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Ok(prefix) = std::env::var("PULSE_PREFIX") {
         builder = builder.prefix(prefix);
     }
-    let token = std::env::var("PULSE_TOKEN").map_err(|_| "PULSE_TOKEN: who knows it may enter")?;
+    let token = std::env::var("PULSE_TOKEN").map_err(|_| "PULSE_TOKEN: set a secret token")?;
     let path = or("PULSE_PATH", "/admin/pulse");
     let app = builder.build()?.try_mount(&path, Access::token(token))?;
 

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | `LISTEN` | loopback address and port | `127.0.0.1:3000` |
 //! | `REDIS_URL` | the Redis that keeps everything | absent: in memory |
-//! | `PULSE_PREFIX` | the prefix of every key; an empty one gives exactly the article's keys | `pulse:` |
+//! | `PULSE_PREFIX` | the prefix of every key; with an empty prefix, the keys are the article's | `pulse:` |
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! The configuration: `build` makes a `Pulse` from it, `validate` checks it.
+//! The settings of a `Pulse`. `validate` checks them, and `build` makes the `Pulse`.
 
 mod build;
 #[cfg(all(feature = "query", feature = "redis"))]
@@ -172,8 +172,8 @@ impl Pulse {
 
 /// The settings that an instance and a [`Dashboard`](crate::Dashboard) share.
 impl<Of> Builder<Of> {
-    /// The prefix of every key in Redis: `pulse:` by default, at most 128 bytes, without control characters. An empty
-    /// prefix gives the book's bare layout.
+    /// The prefix of every key in Redis: `pulse:` by default, at most 128 bytes, without control characters. With an
+    /// empty prefix, the keys are those of the book *Redis in Action*.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
         self
@@ -202,9 +202,10 @@ impl<Of> Builder<Of> {
     /// The approximate bytes of windows and answers that are kept for the admin router and [`Pulse::query`]: 1 MiB to 1
     /// TiB, 64 MiB by default. The default is enough for 2,000 busy contexts in all named windows.
     ///
-    /// Above this bound, the least recently asked windows are dropped. The next question about a dropped window reads
-    /// the window again. A single window that does not fit is answered by an error that names this setting. A window
-    /// takes about 8 kB for each busy context. Answers that are being sent do not count.
+    /// Above this bound, windows are dropped, beginning with the window whose last question is the oldest. The next
+    /// question about a dropped window reads the window again. If a single window does not fit, the answer is an error
+    /// that names this setting. A window takes about 8 kB for each busy context. Answers that are being sent do not
+    /// count.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -216,9 +217,9 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// Whether the book's keys are written to Redis, for other programs to read. On by default. If this is off, Redis
-    /// does about a third of the work, and the only counters of single contexts are those at the precisions of
-    /// histograms.
+    /// Whether the [book's keys](crate::guide::counters_rankings_rows#keys-that-other-programs-can-read) are written to
+    /// Redis. On by default. If they are not written, Redis does about a third of the work, and single contexts have
+    /// counters only at the precisions of histograms.
     pub fn book_keys(mut self, on: bool) -> Self {
         self.book_keys = on;
         self
@@ -236,8 +237,8 @@ impl Builder {
     /// bytes without control characters. Other invisible characters, and those that change the direction of text, are
     /// escaped. The default is the name of the host with a short random suffix, such as `web-1-3fa9c2`.
     ///
-    /// Instances of the same name are shown as one; nothing else depends on the name. The leases of folding and
-    /// cleaning contain the name of their holder, a colon and its id.
+    /// Instances of the same name are shown as one; nothing else depends on the name. A lease of folding or cleaning
+    /// contains the name and the id of the instance that holds it, with a colon between them.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -251,8 +252,8 @@ impl Builder {
     }
 
     /// The time between two flushes: 10 ms to 60 s. By default 1 s, and up to 10 s in a fleet of more than 400
-    /// instances. An instance flushes earlier if half of a [ranking](crate::Pulse::ranking)'s `max_ids`, and at least
-    /// 1,000 ids, wait for the store. Otherwise the ranking would soon drop ids.
+    /// instances. An instance flushes earlier if half of the `max_ids` of a [ranking](crate::Pulse::ranking) wait, and
+    /// at least 1,000 ids. Otherwise, the ranking would soon drop ids.
     pub fn flush_interval(mut self, interval: Duration) -> Self {
         self.options.flush.interval = Some(interval);
         self
@@ -283,7 +284,8 @@ impl Builder {
     /// A history adds a record for each context and day, UTC, with everything that the dashboard shows of a window; see
     /// the [sizes](crate::guide::sizing#a-history). The windows `30d` and `90d`, and the windows before them, cover
     /// only the days of the history. The history begins when an instance first asks for it: earlier days are shown as
-    /// not recorded. A store in memory keeps it until the process ends, within [`memory_bytes`](Self::memory_bytes).
+    /// not recorded. A store in memory keeps the history until the process ends, within
+    /// [`memory_bytes`](Self::memory_bytes).
     ///
     /// Set the same length in all instances of a service. Otherwise the longest length applies within half a minute,
     /// and health warns in the other instances. A history ends when no instance has asked for it for a week. Paths that
@@ -328,8 +330,8 @@ impl Builder {
         self
     }
 
-    /// The most bytes of acknowledged calls that are kept to be sent again after a failover: 0 to
-    /// 1 GiB, 8 MiB by default.
+    /// The most bytes of acknowledged calls that are kept to be sent again after a failover: 0 to 1 GiB, 8 MiB by
+    /// default.
     pub fn replay_bytes(mut self, bytes: usize) -> Self {
         self.options.flush.replay_bytes = bytes;
         self
@@ -410,7 +412,7 @@ impl Builder {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
     /// use http::StatusCode;
     ///
-    /// // A rate limit that hits users, and a page that tower-http's `TimeoutLayer` has given up, count as
+    /// // A request beyond a rate limit (429), and a request that tower-http's `TimeoutLayer` stops (408), count as
     /// // errors; an upstream's maintenance page does not.
     /// let pulse = tower_pulse::Pulse::builder()
     ///     .count_as_error(|response| match response.status {
@@ -435,7 +437,7 @@ impl Builder {
     /// default.
     ///
     /// The layer reads the id before it calls the inner service, so a middleware that sets `x-request-id` must be
-    /// around the layer. Each request then costs one or two header look-ups, and no allocation.
+    /// outside of the layer. Each request then costs one or two header look-ups, and no allocation.
     pub fn keep_trace_ids(mut self, on: bool) -> Self {
         self.options.limits.details.trace_ids = on;
         self
@@ -478,12 +480,12 @@ impl Builder {
     }
 
     /// Records the panics within requests: a request that fails by a panic has the kind `panic at src/orders.rs:88`,
-    /// and the text of the panic as its message. This includes a panic that a middleware within the layer turns into a
-    /// response of 500, as tower-http's `CatchPanic` does. Without this setting, a panic is an outcome without a kind.
+    /// and the text of the panic as its message. A panic that a middleware within the layer turns into a 500, as
+    /// tower-http's `CatchPanic` does, is recorded too. Without this setting, a panic is an outcome without a kind.
     ///
-    /// [`build`](Self::build) installs a panic hook for the whole process, once. The hook calls the one that was
-    /// installed before, and costs nothing as long as nothing panics. A hook that the application sets later must call
-    /// the one before it.
+    /// [`build`](Self::build) installs a panic hook for the whole process, once. The hook calls the hook that was
+    /// installed before, and costs nothing as long as nothing panics. If the application sets another hook later, that
+    /// hook must call this one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

@@ -1,4 +1,4 @@
-//! The dashboard of a store to which other processes write.
+//! The dashboard in a process that does not record.
 
 #[cfg(feature = "admin")]
 mod router;
@@ -15,8 +15,8 @@ use tower_pulse_core::store::Store;
 
 /// The dashboard as a process of its own, for a Redis that the instances of a service write to.
 ///
-/// The dashboard only reads. The dashboard is not an instance: lists of instances omit it, and it makes no marks. The
-/// Redis user needs permission for reading commands only, and the server may be a replica. There are no background
+/// The dashboard only reads. Its Redis user needs permission for reading commands only, and the server may be a
+/// replica. The dashboard is not an instance: lists of instances omit it, and it makes no marks. It has no background
 /// tasks: only questions read the store. If nothing is recorded yet, the dashboard says so.
 ///
 /// ```no_run
@@ -61,7 +61,7 @@ impl Dashboard {
         Self { query, page }
     }
 
-    /// Returns the reader that answers in Rust all that the dashboard shows: see [`query`](crate::query).
+    /// Returns the reader of the data that the dashboard shows: see [`query`](crate::query).
     pub fn query(&self) -> &Reader {
         &self.query
     }

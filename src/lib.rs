@@ -1,8 +1,8 @@
 //! Middleware for tower and axum that shows which pages of a service are hot, slow, failing, or slower than before.
 //!
-//! The middleware times each request, keeps statistics, histograms and counters at many precisions of each path, and
-//! ranks the 100 slowest paths. The data is in memory, in a file, or in Redis for a whole fleet. An admin router
-//! (dashboard, JSON, Prometheus) is mounted in the same service.
+//! The middleware times each request. It keeps statistics, histograms and counters of each path, and ranks the 100
+//! slowest paths. The data is in memory, in a file, or in Redis for a whole fleet. An admin router (dashboard, JSON,
+//! Prometheus) is mounted in the same service.
 //!
 //! ```
 //! # #[cfg(feature = "admin")]
@@ -46,8 +46,8 @@
 //! share `<unmatched>`, and contexts after the first [`max_contexts`](Builder::max_contexts) share `<overflow>`.
 //!
 //! Each request adds 1 to the counters `hits` and `hits:{context}`, its microseconds to `micros:{context}`, and one
-//! value to the statistics of its context. An error also adds 1 to `errors` and `errors:{context}`. By default, a 5xx,
-//! a service error, a panic, and a gRPC status other than OK in the response to a POST are errors.
+//! value to the statistics of its context. An error also adds 1 to `errors` and `errors:{context}`. By default, these
+//! are errors: a 5xx, a service error, a panic, and a gRPC status other than OK in the response to a POST.
 //! [`Builder::count_as_error`] replaces this rule for responses. Responses are also counted by status code, and by the
 //! kind of their [`Failure`].
 //!

@@ -155,8 +155,9 @@ impl Pulse {
         Timer::start(self.recorder().entry(Kind::Timer, context))
     }
 
-    /// Times a future, from its first poll until it completes, is cancelled or panics. Any output counts as completed;
-    /// [`try_time`](Self::try_time) counts an `Err` as an error, and [`try_time_as`](Self::try_time_as) its kind.
+    /// Times a future, from its first poll until it completes, is cancelled or panics. Any output counts as completed.
+    /// [`try_time`](Self::try_time) counts an `Err` as an error, and [`try_time_as`](Self::try_time_as) also records
+    /// the kind of the error.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -166,8 +167,8 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     pub fn time<F: Future>(&self, context: &str, future: F) -> Timed<F> {
-        let entry = self.recorder().entry(Kind::Timer, context);
-        Timed::new(entry, future, |_| false)
+        let timer = self.recorder().entry(Kind::Timer, context);
+        Timed::new(timer, future, |_| false)
     }
 
     /// Times a future of a `Result`, as [`time`](Self::time) does. An `Err` counts as an error of the context, with the
@@ -184,13 +185,13 @@ impl Pulse {
     where
         F: Future<Output = Result<T, E>>,
     {
-        let entry = self.recorder().entry(Kind::Timer, context);
-        Timed::new(entry, future, Result::is_err)
+        let timer = self.recorder().entry(Kind::Timer, context);
+        Timed::new(timer, future, Result::is_err)
     }
 
     /// Times a future of a `Result`, as [`try_time`](Self::try_time) does. For an `Err`, the function returns the
     /// [`Failure`], whose kind is counted under the timer. A request that ends as an error without a `Failure` of its
-    /// own gets the last one of the timers within it.
+    /// own gets the last `Failure` of its timers.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -215,20 +216,20 @@ impl Pulse {
         F: Future<Output = Result<T, E>>,
         K: FnOnce(&E) -> Failure,
     {
-        let entry = self.recorder().entry(Kind::Timer, context);
-        let timed = Timed::new(entry.clone(), future, Result::is_err);
+        let timer = self.recorder().entry(Kind::Timer, context);
+        let timed = Timed::new(timer.clone(), future, Result::is_err);
         async move {
             let result = timed.await;
             if let Err(error) = &result {
-                entry.fail_timer(failure(error));
+                timer.fail_timer(failure(error));
             }
             result
         }
     }
 
     /// Wraps a future, so that the timers in it count under the request in which `within` is called, wherever the
-    /// future runs: in a spawned task, on another thread, after the response. Has no effect outside of requests, and in
-    /// a request that is not recorded. See [where the time goes](crate::guide::request_timers).
+    /// future runs: in a spawned task, on another thread, after the response. Has no effect outside of a recorded
+    /// request. See [where the time goes](crate::guide::request_timers).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -289,8 +290,8 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     pub fn record_duration(&self, context: &str, duration: Duration) {
-        let entry = self.recorder().entry(Kind::Timer, context);
-        entry.record_measured(duration, Outcome::Completed);
+        let timer = self.recorder().entry(Kind::Timer, context);
+        timer.record_measured(duration, Outcome::Completed);
     }
 
     /// Returns the counter of this name. See [counters](crate::guide::counters_rankings_rows#counters). A reserved name
@@ -356,9 +357,9 @@ impl Pulse {
         Simulation::new(&self.0.handle)
     }
 
-    /// Sends everything recorded so far to the store, and returns when it can be read. An answer of the admin router or
-    /// of a query is reused for a second of the clock: with [`Clock::manual`](crate::Clock::manual), advance it by a
-    /// second before you ask the same question again.
+    /// Sends everything recorded so far to the store, and returns when the data can be read. An answer of the admin
+    /// router or of a query is reused for a second: with [`Clock::manual`](crate::Clock::manual), advance the clock by
+    /// a second before you ask the same question again.
     ///
     /// # Errors
     /// The store failed, or no instance has folded the samples within 5 s. Nothing is lost in these cases: the next

@@ -34,8 +34,8 @@
 //!
 //! An answer about a window gives the time that the window covers ([`Covered`]), the share of it that was recorded
 //! (`complete`), the moment up to which the answer is complete (`as_of`), and the largest relative error of its
-//! percentiles (`error`). The window is compared with the one of the same length before it, if both are mostly recorded
-//! and have [`ENOUGH_REQUESTS`].
+//! percentiles (`error`). The window is compared with the window of the same length before it, if both windows are
+//! mostly recorded and have [`ENOUGH_REQUESTS`].
 //!
 //! # The seven questions
 //!
@@ -44,7 +44,7 @@
 //! | What has changed? | [`ChangesQuery`] |
 //! | What do I fix first? | `json("fix_first")` |
 //! | Since when? | `since` of the [`ChangeRow`] |
-//! | Is it my code, or which part? | its `suspects`, and the `timers` of `json("path?context=…")` |
+//! | Is it my code, or which part? | `suspects` of the [`ChangeRow`], and `timers` of `json("path?context=…")` |
 //! | Which requests? | [`SlowestRequestsQuery`], or the `worst_requests` of `json("path?window=1h&context=…")` |
 //! | Which instance? | `json("instances?context=…")` |
 //! | Did the deploy do it? | `deploy` of the change |

@@ -47,8 +47,8 @@ impl<'a> Simulation<'a> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The first drain after the turn of a second counts in the second that has just ended. Otherwise, if the task ran
-    /// a moment late, all samples of the ended second would count in the next one.
+    /// Only the first drain in a new second counts in the second before. Otherwise, if the task ran a moment late, all
+    /// samples of the ended second would count in the next second.
     pub fn drain(self) {
         self.handle.recorder().drain();
     }
@@ -71,8 +71,9 @@ impl<'a> Simulation<'a> {
     }
 
     /// Sends a heartbeat: tells the store that this instance is alive and which version of the application it runs, and
-    /// learns how many instances and which versions the fleet has. A background task sends one per flush interval. A
-    /// simulation of several instances sends one for each instance at least once per minute of the clock.
+    /// learns how many instances and which versions the fleet has. A background task sends a heartbeat per flush
+    /// interval. A simulation of several instances sends a heartbeat of each instance at least once per minute of the
+    /// clock.
     ///
     /// A new version gets its [mark](crate::Pulse::mark) with the next [`flush`](crate::Pulse::flush), and later
     /// heartbeats announce it.

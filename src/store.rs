@@ -63,7 +63,9 @@ impl Store {
     /// Dropping the future changes nothing.
     pub async fn slowest(&self, limit: usize) -> Result<Vec<(String, f64)>, StoreError> {
         let slowest = self.0.query().slowest(limit).await?.into_iter();
-        Ok(slowest.map(|of| (of.context, of.mean)).collect())
+        Ok(slowest
+            .map(|ranked| (ranked.context, ranked.mean))
+            .collect())
     }
 
     /// The kind and address of the store, without secrets.

@@ -97,7 +97,7 @@ fn recorded(pulse: &Pulse) -> Vec<(String, usize)> {
 }
 
 #[test]
-fn as_many_as_without_it() {
+fn requests_allocate_no_more_than_without_the_layer() {
     let (pulse, _hand) = built(|builder| builder);
     for (method, path) in [
         ("GET", "/ping"),
@@ -134,9 +134,8 @@ fn as_many_as_without_it() {
     assert_eq!(counts, expected.map(|(name, n)| (name.to_owned(), n)));
 }
 
-/// The layer reads the time that a request has waited in front of this process from a header.
 #[test]
-fn a_wait_in_front_allocates_nothing() {
+fn reading_the_header_of_the_queue_allocates_nothing() {
     let _alone = only_user_of_the_buffers();
     let (pulse, _hand) = built(|builder| builder.queue_time_header("x-request-start"));
     for value in ["t=1699999999.975", "1800000000", "1", "soon"] {
@@ -153,7 +152,7 @@ fn a_wait_in_front_allocates_nothing() {
     assert_eq!((queue.too_long, queue.unreadable), (requests, requests));
 }
 
-/// Sends requests with ids and paths in two hours. Only the first ones of each hour count as slow.
+/// Sends requests with ids and paths in two hours. Only the first requests of each hour count as slow.
 #[test]
 fn details_of_slow_requests_allocate_nothing_while_a_request_is_not_slow() {
     let _alone = only_user_of_the_buffers();
@@ -172,7 +171,7 @@ fn details_of_slow_requests_allocate_nothing_while_a_request_is_not_slow() {
 }
 
 #[test]
-fn a_name_further_in_allocates_nothing() {
+fn the_name_of_an_inner_layer_allocates_nothing() {
     let (pulse, _hand) = built(|builder| builder);
     let route = |layer| Router::new().route("/x", get(|| async { "x" }).layer(layer));
     let twice = |app: Router| app.layer(Identity(()));
@@ -184,7 +183,7 @@ fn a_name_further_in_allocates_nothing() {
 }
 
 #[test]
-fn a_request_without_timers_allocates_nothing_where_others_have_some() {
+fn a_request_without_timers_allocates_nothing_on_a_path_with_timers() {
     let (pulse, _hand) = built(|builder| builder);
     let routes = || {
         let pulse = pulse.clone();

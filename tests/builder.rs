@@ -25,7 +25,7 @@ impl Field<'_> {
 }
 
 #[test]
-fn each_field_out_of_range() {
+fn each_field_out_of_range_is_refused() {
     let b = Pulse::builder;
     let (ms, secs) = (Duration::from_millis, Duration::from_secs);
     let field = Field("flush_interval", "10 ms to 60 s");
@@ -101,7 +101,7 @@ fn each_field_out_of_range() {
 }
 
 #[test]
-fn targets_of_single_contexts() {
+fn invalid_targets_of_contexts_are_refused() {
     const FIELD: &str = "target_for";
     let b = Pulse::builder;
     let (ms, hour) = (Duration::from_millis, Duration::from_secs(3_600));
@@ -116,14 +116,14 @@ fn targets_of_single_contexts() {
         assert!(builder.build_with_tasks().is_ok(), "{context} {share}");
     }
     let field = |allowed| Field(FIELD, allowed);
-    let of = |duration, share| b().target_for("POST /checkout", duration, share);
+    let target = |duration, share| b().target_for("POST /checkout", duration, share);
     for (duration, value) in [
         (Duration::ZERO, "0ns"),
         (Duration::from_nanos(999), "999ns"),
         (hour + least, "3600.000001s"),
         (Duration::MAX, "18446744073709551615"),
     ] {
-        field("1 µs to 1 h").refuses(of(duration, 0.9), value);
+        field("1 µs to 1 h").refuses(target(duration, 0.9), value);
     }
     for (share, value) in [
         (0.0, "0.0 of"),
@@ -133,7 +133,7 @@ fn targets_of_single_contexts() {
         (f64::NAN, "NaN of"),
         (f64::INFINITY, "inf of"),
     ] {
-        field("between 0 and 1").refuses(of(ms(250), share), value);
+        field("between 0 and 1").refuses(target(ms(250), share), value);
     }
     let too_long = format!("{longest}x");
     for name in ["", "/checkout", "GET /\n", "GET /\u{202e}", &too_long] {
@@ -154,7 +154,7 @@ fn targets_of_single_contexts() {
 }
 
 #[test]
-fn a_store_that_was_opened_with_other_precisions() {
+fn a_store_that_was_opened_with_other_precisions_is_refused() {
     let store = |samples| {
         let precisions = Precisions::new([5, 60], samples);
         Arc::new(MemoryStore::new(precisions, Clock::system()))
@@ -170,7 +170,7 @@ fn a_store_that_was_opened_with_other_precisions() {
 }
 
 #[test]
-fn the_ends_of_each_range() {
+fn the_ends_of_each_range_are_allowed() {
     let b = Pulse::builder;
     for builder in [
         b().flush_interval(Duration::from_millis(10)),
@@ -189,7 +189,7 @@ fn the_ends_of_each_range() {
 }
 
 #[test]
-fn without_a_runtime_there_is_nothing_to_spawn_on() {
+fn build_is_refused_without_a_runtime() {
     let error = Pulse::builder().build().map(|_| ()).unwrap_err();
     assert_eq!(error.field(), "runtime");
     assert!(error.to_string().contains("build_with_tasks"));
@@ -197,7 +197,7 @@ fn without_a_runtime_there_is_nothing_to_spawn_on() {
 
 #[cfg(feature = "redis")]
 #[test]
-fn timeouts_of_redis() {
+fn timeouts_of_redis_out_of_range_are_refused() {
     let b = Pulse::builder;
     let fields = ["redis_connection_timeout", "redis_response_timeout"];
     let [connection, response] = fields.map(|field| Field(field, "10 ms to 10 s"));
@@ -214,10 +214,10 @@ fn timeouts_of_redis() {
     }
 }
 
-/// `crates/redis` tests what is refused of a URL.
+/// `crates/redis` tests invalid URLs.
 #[cfg(feature = "redis")]
 #[test]
-fn servers_clusters_and_sentinels() {
+fn invalid_settings_of_servers_clusters_and_sentinels_are_refused() {
     let b = Pulse::builder;
     let allowed = "redis://[user:password@]host[:port][/database]";
     refused(b().redis("not a url"), "redis", "not a url", allowed);
@@ -274,10 +274,9 @@ fn a_build_without_files_names_the_feature() {
     );
 }
 
-/// A row cache needs Redis.
 #[cfg(feature = "row-cache")]
 #[tokio::test]
-async fn a_row_cache_without_redis() {
+async fn a_row_cache_without_redis_is_refused() {
     use tower_pulse::row_cache::RowCache;
     let build = |builder: Builder| {
         let (pulse, _tasks) = builder.build_with_tasks().unwrap();
@@ -304,7 +303,7 @@ async fn a_row_cache_without_redis() {
 /// Without this error, the last store would silently replace the first.
 #[cfg(all(feature = "file", feature = "redis"))]
 #[test]
-fn two_stores() {
+fn two_stores_are_refused() {
     let b = Pulse::builder;
     let (url, path) = ("redis://127.0.0.1/", "/tmp/pulse.redb");
     let memory = || b().open_store().unwrap();

@@ -18,7 +18,6 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The documents of a folder.
 fn documents(folder: &str) -> Vec<PathBuf> {
     files(folder, "md")
 }
@@ -105,7 +104,7 @@ fn fault(document: &Path, target: &str) -> Option<String> {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn every_link_has_a_target() {
     let mut all = documents("");
     all.extend(documents("docs"));
     all.extend(documents("src/guide"));
@@ -141,14 +140,14 @@ fn the_guide_lists_each_page() {
 }
 
 #[test]
-fn readme_is_a_page() {
+fn readme_is_short() {
     let words = read(&root().join("README.md")).split_whitespace().count();
     assert!(words <= README_WORDS, "{words} words");
 }
 
 /// ARCHITECTURE.md and the map of tests name files and folders that exist.
 #[test]
-fn files_that_documents_name_are_there() {
+fn files_that_documents_name_exist() {
     let map = read(&root().join("tests/README.md"));
     let (map, _) = map.split_once("## Helpers").unwrap();
     let rows = map.lines().filter_map(|line| line.strip_prefix("| "));
@@ -172,9 +171,9 @@ fn files_that_documents_name_are_there() {
     assert_eq!(named, [""; 0]);
 }
 
-/// Checks all example programs. `tests/programs` runs two of them.
+/// Checks the code of documents and examples. `tests/programs` runs two of the examples.
 #[test]
-fn no_program_fails_as_its_store_is_away_at_the_end() {
+fn no_example_fails_if_its_store_is_away_at_the_shutdown() {
     let mut all = documents("");
     for folder in ["docs", "src/guide"] {
         all.extend(documents(folder));

@@ -1,4 +1,4 @@
-//! The tests that hold with any set of features. `make test-all-feature-pairs` runs them with each feature alone.
+//! Tests that pass with any set of features. `make test-all-feature-pairs` runs them with each feature alone.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 #[cfg(all(feature = "axum", feature = "query"))]

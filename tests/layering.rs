@@ -1,6 +1,6 @@
-//! Rules of the layers that the compiler does not check: no crate depends on a crate above it even for its tests, the
-//! modules of the core lie above each other, and the types of Redis and axum stay in a few places. The *face* is the
-//! crate in `src`, which users depend on.
+//! Rules of the layers that the compiler does not check: No crate depends on a crate above it, not even for tests. No
+//! module of the core uses a module above it. Only a few files use types of Redis and axum. The *face* is the crate in
+//! `src`, which users depend on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -123,8 +123,7 @@ fn a_module_of_the_core_knows_only_modules_below_it() {
             continue;
         }
         let own = rank(module).unwrap_or_else(|| panic!("{module} has no rank"));
-        // A name that begins with a capital is a type at the crate's root, not a module: macros for other crates may
-        // name one.
+        // A name that begins with a capital is a type at the crate's root, which macros for other crates may name.
         let known =
             names_after(&code, "crate::").filter(|name| !name.starts_with(char::is_uppercase));
         for known in known.filter(|known| *known != module) {

@@ -19,7 +19,7 @@ use tower_pulse::query::{PathsQuery, Window};
 use tower_pulse::{Builder, Clock, Failure, Outcome, Pulse, Ranking, RequestOutcome};
 
 const SIZING: &str = include_str!("../src/guide/sizing.md");
-/// The environment variable that names the case of a child.
+/// The environment variable that names the case of a child process.
 const CHILD: &str = "PULSE_MEMORY_CASE";
 const NOW: i64 = 1_700_006_400;
 /// Minutes of an outage: more than an instance keeps.
@@ -135,7 +135,7 @@ async fn a_case() {
 }
 
 #[test]
-fn a_process_that_has_reached_every_limit_takes_what_the_guide_says() {
+fn a_process_at_every_limit_takes_no_more_memory_than_the_guide_says() {
     let children = [("memory", "| memory |"), ("redis", "| Redis, away |")].map(|(case, row)| {
         let stated = SIZING.lines().find_map(|line| line.strip_prefix(row));
         let stated = stated.and_then(|cells| cells.trim().split(' ').next()?.parse::<u64>().ok());
@@ -149,10 +149,10 @@ fn a_process_that_has_reached_every_limit_takes_what_the_guide_says() {
     });
     for (case, stated, child) in children {
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        let grown = said.split_once("grew by ");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let grown = printed.split_once("grew by ");
         let grown = grown.and_then(|(_, grown)| grown.split(' ').next()?.parse::<u64>().ok());
-        let grown = grown.unwrap_or_else(|| panic!("{case}: {said}"));
+        let grown = grown.unwrap_or_else(|| panic!("{case}: {printed}"));
         println!("{case}: {grown} bytes, the guide says {stated}");
         // The guide's number is at most twice the real one.
         assert!(

@@ -1,5 +1,5 @@
-//! A fleet whose instances have different features: each of them folds what any of them records. `make check`
-//! also builds this test without `rankings`.
+//! A fleet whose instances have different features: each instance folds the data of all. `make check` also builds this
+//! test without `rankings`.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use std::sync::Arc;
@@ -57,7 +57,7 @@ async fn top(store: &dyn Store, now: i64) -> Vec<(String, i64)> {
 }
 
 #[tokio::test]
-async fn others_rankings_are_folded_and_expire() {
+async fn rankings_of_other_instances_are_folded_and_expire() {
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(NOW);
     let options = RedisOptions::new(&server.url()).unwrap();
@@ -65,7 +65,7 @@ async fn others_rankings_are_folded_and_expire() {
     let store: Arc<dyn Store> = Arc::new(store);
     let builder = Pulse::builder().store(store.clone()).clock(clock);
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
-    // The instance of this build folds, as no other instance looks at the journal.
+    // The instance of this build folds, because no other instance reads the journal.
     let fold = async |hand: &ManualClock| {
         pulse.counter("sales").increment();
         pulse.flush().await.unwrap();

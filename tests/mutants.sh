@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Breaks a copy of the source in one place at a time, and lists the breaks that no test noticed. The unit tests of
-# the crate go first, as they notice most breaks within seconds; five suites then try the remaining breaks. The suite of
-# the detector does not run: it noticed none of thirty breaks that the detector's unit tests had missed, and takes forty
-# seconds for each. See `make mutants`.
+# Breaks a copy of the source in one place at a time, and lists the breaks that no test noticed. First runs the unit
+# tests of the broken crate, which notice most breaks within seconds, and then five suites on the remaining breaks of
+# core and model. The suite `changes` does not run on the detector's breaks: it takes forty seconds for a break, and
+# noticed none of thirty breaks that the detector's unit tests had missed. See `make mutants`.
 # usage: SHARD=3/12 ITERATE=1 mutants.sh, where ITERATE continues a stopped run
 set -uo pipefail
 export PROPTEST_CASES=32 PROPTEST_MAX_SHRINK_ITERS=0
@@ -15,22 +15,23 @@ cargo mutants --list "${packages[@]}" >"$out/all.txt" || exit 1
 cargo mutants --list "${packages[@]}" --sharding round-robin --shard "${SHARD:-0/12}" >"$out/shard.txt" || exit 1
 
 # mutate STAGE PLACES ARGUMENTS OF cargo mutants: breaks the places in the file PLACES. The results are in a folder
-# with the stage's name. cargo-mutants takes no list, so all other places are marked as noticed: version 27.1 finds more
-# places than `--re` names, and wrong ones with `--iterate` and `--shard` together.
+# with the stage's name. cargo-mutants does not accept a list of places, so all other places are marked as caught. In
+# version 27.1, `--re` selects more places than match, and `--iterate` with `--shard` selects wrong places.
 mutate() {
   local stage=$1 places=$2 && shift 2
   [ -s "$places" ] || return 0
   mkdir -p "$out/$stage/mutants.out"
   grep -vxFf "$places" "$out/all.txt" >>"$out/$stage/mutants.out/previously_caught.txt"
   cargo mutants -o "$out/$stage" --iterate "${packages[@]}" "$@"
-  # 2: some were missed, 3: some took too long. Any other code is an error.
+  # 0: all were caught, 2: some were missed, 3: some took too long. Any other code is an error.
   local result=$?
   [ $result -lt 4 ] && [ $result -ne 1 ] || exit $result
 }
 
-# Two breaks at a time, as compiling a break keeps one core busy for longer than its tests. The suites use both cores.
+# Tries two breaks at a time: compiling, which takes longer than the unit tests, uses one core. The suites use both.
 mutate units "$out/shard.txt" --jobs 2 --minimum-test-timeout 40
-# There is no baseline, as it would look for the suites in the broken packages. Most tests wait for a server.
+# Skips the baseline, which would look for the suites in the broken packages. Eight tests run at a time, because most
+# tests wait for a server.
 suites=(--test-package tower-pulse --cargo-arg=--test=features --cargo-arg=--test=integration)
 grep -E '^crates/(core|model)/' "$out/units/mutants.out/missed.txt" >"$out/left.txt"
 RUST_TEST_THREADS=8 mutate suites "$out/left.txt" --baseline skip --timeout 300 "${suites[@]}" \

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs test suites repeatedly, and prints how often each test failed: see `make repeat`.
-# usage: N=10 BUSY=3 LONG="SUITES THAT GO FIRST" repeat.sh "lib stores page" ARGUMENTS OF cargo test
+# usage: N=10 BUSY=3 LONG="SUITES THAT START FIRST" repeat.sh "lib stores page" ARGUMENTS OF cargo test
 set -uo pipefail
 suites=$1 && shift
 logs=target/repeat && rm -rf "$logs" && mkdir -p "$logs"
 
 busy=
-quiet() { [ -z "$busy" ] || kill "$busy" 2>/dev/null; busy=; }
-trap quiet EXIT
+end_busy_loop() { [ -z "$busy" ] || kill "$busy" 2>/dev/null; busy=; }
+trap end_busy_loop EXIT
 failures=0
 
 # All suites, as `make test` runs them.
@@ -21,7 +21,7 @@ if [ -z "$suites" ]; then
     mv target/suites "$logs/suites.$run"
     echo "run $run/$N${busy:+ beside a busy loop}: $result in $((SECONDS - start)) s"
     sed -n '/^failed:$/,$p' "$logs/run.$run"
-    quiet
+    end_busy_loop
   done
   [ "$failures" = 0 ] || { echo "$failures runs failed ($logs has their output)" && exit 1; }
   exit 0
@@ -34,7 +34,7 @@ for suite in $suites; do
   target=(--test "$suite") && [ "$suite" != lib ] || target=(--lib --exclude pulse-loom)
   ! grep -qx "mod $suite;" tests/features.rs || target=(--test features -- "$suite::")
   ! grep -qx "mod $suite;" tests/main.rs || target=(--test integration -- "$suite::")
-  # Tests of the stores have modules with the names of suites.
+  # The suite `stores` has modules with the names of other suites.
   [ "$suite" = stores ] || [ "${target[1]}" != integration ] || target+=(--skip stores::)
   for run in $(seq "$N"); do
     if [ "$run" -gt $((N - BUSY)) ]; then (while :; do :; done) & busy=$!; fi
@@ -44,7 +44,7 @@ for suite in $suites; do
       result=FAILED && failures=$((failures + 1))
     fi
     echo "$suite $run/$N${busy:+ beside a busy loop}: $result in $((SECONDS - start)) s"
-    quiet
+    end_busy_loop
   done
 done
 

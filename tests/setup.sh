@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Installs those of the named tools that are missing, on Debian or Ubuntu, as root or by sudo. Without both, ends with
-# a message that names the packages to install. See `make setup`.
-# usage: setup.sh TOOL...
+# Installs the named tools that are missing, on Debian or Ubuntu, as root or by sudo. If this is not possible, fails
+# with a message that names the missing tools or packages. See `make setup`. usage: setup.sh TOOL...
 set -euo pipefail
 
 is_root() { [ "$(id -u)" = 0 ]; }
@@ -26,7 +25,7 @@ packages_of() {
 give_up() {
   echo "make setup: $1" >&2
   case " ${missing[*]} " in
-    *" chromium "*) echo "Another Chromium or Chrome does as well: set CHROMIUM to its path." >&2 ;;
+    *" chromium "*) echo "Any Chromium or Chrome works: set CHROMIUM to its path." >&2 ;;
   esac
   exit 1
 }
@@ -40,8 +39,10 @@ for tool in "$@"; do
     *) variable= ;;
   esac
   if [ -n "$variable" ] && [ -n "${!variable:-}" ]; then
-    command -v "${!variable}" >/dev/null || give_up "$variable is ${!variable}, which is no program. Unset it, or set it to one."
-  elif ! command -v "$tool" >/dev/null && ! { [ "$tool" = chromium ] && command -v chromium-headless-shell >/dev/null; }; then
+    command -v "${!variable}" >/dev/null ||
+      give_up "$variable is ${!variable}, which is not a program. Unset $variable, or set it to a program."
+  elif ! command -v "$tool" >/dev/null &&
+    ! { [ "$tool" = chromium ] && command -v chromium-headless-shell >/dev/null; }; then
     missing+=("$tool")
     read -d '' -ra needed <<<"$(packages_of "$tool")" || true
     packages+=("${needed[@]}")
@@ -51,7 +52,7 @@ done
 
 lacks="this machine lacks ${missing[*]}"
 command -v apt-get >/dev/null ||
-  give_up "$lacks, and there is no apt-get. Install them by this system's own package manager, and run make again."
+  give_up "$lacks, and there is no apt-get. Install them by the package manager of this system, and run make again."
 by_hand="As root, run \`apt-get install --no-install-recommends ${packages[*]}\`, and then make again."
 as_root=()
 if ! is_root; then

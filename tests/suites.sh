@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds all tests, then runs the suites, JOBS at a time: most tests wait for a server, a page or a clock. Prints
-# the result and the seconds of each suite, and the output of those that failed, which target/suites keeps.
-# usage: JOBS=2 TEST_THREADS=4 suites.sh "LONG SUITES, WHICH GO FIRST" ARGUMENTS OF cargo test
+# Builds all tests, then runs the suites, JOBS at a time, because most tests wait for a server or a page. Prints the
+# result and the seconds of each suite, and the output of failed suites. target/suites has the output of all suites.
+# usage: JOBS=2 TEST_THREADS=4 suites.sh "LONG SUITES, WHICH START FIRST" ARGUMENTS OF cargo test
 set -uo pipefail
 long=$1 && shift
 logs=target/suites && rm -rf "$logs" && mkdir -p "$logs"
@@ -13,7 +13,7 @@ suites=$(awk '$1 != "unittests" { print $NF }' <<<"$found" | grep -vxE 'chaos|so
 first=$(for suite in $long; do grep -x "$suite" <<<"$suites"; done)
 others=$(grep -vxF "$first" <<<"$suites")
 
-# `units` are the unit tests of all packages, of libraries and binaries.
+# Runs a suite. `units` means the unit tests of all libraries and binaries, `docs` the documentation tests.
 run() {
   suite=$1 logs=$2 && shift 2
   target=(--test "$suite")

@@ -16,7 +16,7 @@ fn warnings_with(pulse: &Pulse, text: &str) -> usize {
 }
 
 #[tokio::test]
-async fn raw_paths_as_contexts() {
+async fn health_and_the_log_warn_of_raw_paths_as_contexts() {
     let (log, _logging) = Log::start();
     let pulse = built(Pulse::builder());
     let layer = pulse.layer_with(|head| Some(head.uri.path().to_owned().into()));
@@ -44,7 +44,7 @@ async fn raw_paths_as_contexts() {
 }
 
 #[tokio::test]
-async fn ids_in_the_names_of_counters() {
+async fn health_and_the_log_warn_of_ids_in_the_names_of_counters() {
     let (log, _logging) = Log::start();
     let pulse = built(Pulse::builder().max_counters(2));
     for id in 0..5 {
@@ -55,7 +55,7 @@ async fn ids_in_the_names_of_counters() {
 }
 
 #[tokio::test]
-async fn counters_with_names_of_the_crate() {
+async fn reserved_names_of_counters_are_escaped_and_logged() {
     let (log, _logging) = Log::start();
     let pulse = built(Pulse::builder());
     for name in ["hits", "errors:GET /", "micros"] {
@@ -65,7 +65,7 @@ async fn counters_with_names_of_the_crate() {
 }
 
 #[tokio::test]
-async fn requests_that_succeed_without_a_route() {
+async fn health_and_the_log_warn_of_requests_without_a_route() {
     let (log, _logging) = Log::start();
     let (clock, hand) = Clock::manual(1_700_001_000);
     let pulse = Pulse::builder().clock(clock).build().unwrap();
@@ -96,7 +96,7 @@ async fn an_instance_has_the_name_of_its_host() {
 }
 
 #[test]
-fn a_runtime_that_ends_without_a_shutdown() {
+fn the_log_warns_of_a_runtime_that_ends_without_a_shutdown() {
     let (log, _logging) = Log::start();
     for (sales, lines) in [(0, 0), (1, 1)] {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -31,7 +31,6 @@ impl Sums {
     }
 }
 
-/// A rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rule {
     /// The mean of 5 minutes is above 1.5 times the mean of the hour before.
@@ -94,7 +93,7 @@ impl Baseline {
         }
     }
 
-    /// The pages that are slower at the end of the minute.
+    /// The pages that are slower at the end of the minute, according to the rule.
     pub(crate) fn judge(&mut self, minute: &[(usize, Aggregate)]) -> Vec<usize> {
         let (now, before) = self.rule.windows();
         let mut slower = Vec::new();

@@ -19,7 +19,7 @@ struct Episode {
     cold: f64,
     traffic_factor: f64,
     error_factor: f64,
-    /// The share of the requests that come from a scanner, which asks for what does not exist.
+    /// The share of the requests that come from a scanner, which asks for missing items.
     scanned: f64,
 }
 
@@ -249,7 +249,7 @@ fn retries(random: &mut Random, episodes: &mut Vec<Episode>) {
     }
 }
 
-/// Scanners, which ask a page for what does not exist, for a minute or two.
+/// Scanners, which ask a page for missing items, for a minute or two.
 fn scans(random: &mut Random, episodes: &mut Vec<Episode>) {
     for page in 0..PAGES {
         let mean = random.between(0.0, 0.8);

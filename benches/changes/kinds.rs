@@ -1,4 +1,4 @@
-//! New kinds of errors: services whose usual kinds come often or rarely, for a month in which further kinds begin.
+//! New kinds of errors. Each service has usual kinds, some often and some rarely. Within a month, new kinds begin.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::workload::{PAGES, id_of};
 const RUNS: u64 = 8;
 const DAY: i64 = 24 * 60;
 const MINUTES: i64 = 30 * DAY;
-/// The kinds that a service always had, and those that begin within the month.
+/// The number of kinds that a service always had, and of kinds that begin within the month.
 const USUAL: usize = 12;
 const NEW: usize = 10;
 /// The most false alarms per 1,000 page-hours.
@@ -75,8 +75,8 @@ pub(crate) fn print(seed: u64) -> bool {
                 instances: Vec::new(),
             };
             let verdicts = known.judge(&given, minute >= DAY);
-            let begun = verdicts.iter().filter(|one| one.since == given.start);
-            for error in begun.filter_map(|one| one.error.as_ref()) {
+            let begun = verdicts.iter().filter(|new| new.since == given.start);
+            for error in begun.filter_map(|verdict| verdict.error.as_ref()) {
                 let is_new = kinds
                     .iter()
                     .any(|kind| kind.name == *error && kind.from > 0);

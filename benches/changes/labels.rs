@@ -51,7 +51,7 @@ pub(crate) struct Label {
     /// The minute after the last one.
     pub(crate) to: usize,
     /// The ratio of the slower requests' times, of the rate, or of the odds of a miss; for failing, the share of
-    /// errors; for refusing, that of 4xx.
+    /// errors; for refusing, the share of 4xx.
     pub(crate) ratio: f64,
     /// For a mix, the share of the requests that are slower.
     pub(crate) share: f64,
@@ -75,9 +75,9 @@ impl Label {
     }
 }
 
-/// Labels some pages, each with at most one change, so that no change is compared with another one. Pages whose tail or
-/// cache changes get one of the three distributions in turn, and 30 to 300 requests per minute, so that the change can
-/// be seen.
+/// Labels some pages with one change each, so that no change is compared with another change. The pages whose tail
+/// changes get three different distributions. Pages whose tail or cache changes get 30 to 300 requests per minute, so
+/// that the change can be seen.
 pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     use LabelKind::{Failing, Faster, Slower, Surge};
     let mut kinds = vec![(Slower, Part::Body); 5];
@@ -165,8 +165,8 @@ fn mean_ratio(shape: Shape, part: Part, ratio: f64, share: f64) -> f64 {
     }
 }
 
-/// Makes half of the pages slower for a while: six as a whole, six in a share of their requests (every second one of
-/// these pages has two humps), five because their cache misses more often, and three in their slowest tenth.
+/// Makes half of the pages slower for a while: six as a whole, six in a share of their requests (half of these
+/// pages have a bimodal distribution), five because their cache misses more often, and three in their slowest tenth.
 pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     let parts = [
         (Part::Body, 6),

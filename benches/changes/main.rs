@@ -9,7 +9,7 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     missing_docs,
-    reason = "a bench: a panic is a failed one"
+    reason = "a bench: a panic is a failed bench"
 )]
 
 mod baselines;
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use baselines::{Baseline, Rule};
 use labels::LabelKind;
-use score::{Follower, Score, Standing};
+use score::{Follower, Ongoing, Score};
 use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_detect::detector::{Detector, DetectorState, Minute, Verdict};
 use tower_pulse_model::records::RecordId;
@@ -137,14 +137,14 @@ fn run_one(design: Design, seed: u64) -> Scores {
         let verdicts = detector.judge(&given);
         scores.judging += before.elapsed();
         scores.minutes += 1;
-        let standing: Vec<_> = verdicts.iter().filter_map(standing).collect();
-        scores.detector.other_verdicts += verdicts.len() - standing.len();
+        let ongoing: Vec<_> = verdicts.iter().filter_map(ongoing).collect();
+        scores.detector.other_verdicts += verdicts.len() - ongoing.len();
         let watched = detector.watched();
         let watched = watched.iter().filter_map(|(id, _)| page_of(*id));
         follower.watched(minute, watched);
-        follower.minute(minute, &standing);
+        follower.minute(minute, &ongoing);
         for (baseline, follower) in baselines.iter_mut().zip(&mut rule_followers) {
-            let slower = baseline.judge(&pages).into_iter().map(|page| Standing {
+            let slower = baseline.judge(&pages).into_iter().map(|page| Ongoing {
                 page,
                 kind: LabelKind::Slower,
                 since: None,
@@ -167,7 +167,7 @@ fn page_of(id: RecordId) -> Option<usize> {
     (0..PAGES).find(|page| id_of(*page) == id)
 }
 
-fn standing(verdict: &Verdict) -> Option<Standing> {
+fn ongoing(verdict: &Verdict) -> Option<Ongoing> {
     let page = page_of(verdict.context)?;
     let kind = match verdict.kind {
         ChangeKind::Slower => LabelKind::Slower,
@@ -177,7 +177,7 @@ fn standing(verdict: &Verdict) -> Option<Standing> {
         ChangeKind::Refusing => LabelKind::Refusing,
         _ => return None,
     };
-    Some(Standing {
+    Some(Ongoing {
         page,
         kind,
         since: Some((verdict.since - START).div_euclid(60)),

@@ -21,8 +21,8 @@ const RUNS: u64 = 8;
 const RATE: f64 = 60.0;
 /// The standard deviation of the logarithm of the request times.
 const SIGMA: f64 = 0.5;
-/// An alarm this many minutes after a label, at most, still finds it. An alarm this many minutes before or after a
-/// label, at most, is not counted as unlabelled.
+/// An alarm finds a label until this many minutes after the label. An alarm is not counted as unlabelled if it comes
+/// within this many minutes before or after a label.
 const MATCH_MINUTES: usize = 10;
 /// The fewest minutes of a clear label.
 const CLEAR_MINUTES: usize = 3;
@@ -71,7 +71,7 @@ impl Series {
 /// The minutes in which a page with this series began to be slower, according to the detector.
 fn alarms(series: &Series, random: &mut Random) -> Vec<usize> {
     let mut detector = Detector::new(DetectorState::default());
-    let mut stood = false;
+    let mut was_slower = false;
     let mut alarms = Vec::new();
     for (minute, mean) in series.means.iter().enumerate() {
         let sums = requests(*mean, random);
@@ -83,11 +83,11 @@ fn alarms(series: &Series, random: &mut Random) -> Vec<usize> {
         let mut slower = verdicts
             .iter()
             .filter(|verdict| verdict.kind == ChangeKind::Slower);
-        let stands = slower.next().is_some();
-        if stands && !stood {
+        let is_slower = slower.next().is_some();
+        if is_slower && !was_slower {
             alarms.push(minute);
         }
-        stood = stands;
+        was_slower = is_slower;
     }
     alarms
 }
@@ -120,7 +120,7 @@ pub(crate) fn print(seed: u64) {
     );
     let Ok(files) = std::fs::read_dir(&folder) else {
         println!(
-            "\nno real series: {} is no folder (CHANGES_SERIES)",
+            "\nno real series: {} is not a folder (CHANGES_SERIES)",
             folder.display()
         );
         return;

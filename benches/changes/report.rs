@@ -54,9 +54,9 @@ fn row(score: &Score, design: Design) -> Row {
     }
 }
 
-/// Prints the tables of a design. For `Plain`, returns whether the detector keeps the limits beyond which the bench
-/// fails, and whether the workload is hard enough; for `Refusals`, whether it keeps the limit of false alarms of
-/// refusing; for other designs, returns `true`.
+/// Prints the tables of a design. For `Plain`, returns whether the detector is within the limits, and the workload is
+/// hard enough. For `Refusals`, returns whether the false alarms of refusing are within their limit. For other designs,
+/// returns `true`.
 pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bool {
     let score = &scores.detector;
     println!(
@@ -283,7 +283,7 @@ pub(crate) fn summary(designs: &[(Design, Scores)]) {
     println!("|---|---|---|---|---|---|---|---|---|---|");
     for (design, scores) in designs {
         let (score, judged) = (&scores.detector, judged(*design));
-        let of = |wanted: &dyn Fn(&Label) -> bool| score.select(wanted);
+        let select = |wanted: &dyn Fn(&Label) -> bool| score.select(wanted);
         let delays = |detections: &[Detection]| {
             let [median, p90] = [0.5, 0.9].map(|q| quantile(detections, q, delay));
             format!("{median:.0}, {p90:.0}")
@@ -292,18 +292,18 @@ pub(crate) fn summary(designs: &[(Design, Scores)]) {
         println!(
             "| {design:?} | {:.1} | {:.3} | {:.3} | {:.3} | {:.3} | {} | {} | {:.3} | {:.3} |",
             score.per_1000(),
-            found(&of(&judged)),
-            found(&of(
+            found(&select(&judged)),
+            found(&select(
                 &|label| is_slower(label, Part::UpperTenth) && (label.ratio - 2.0).abs() < 0.01
             )),
-            found(&of(&|label| is_slower(label, Part::Median))),
-            found(&of(
+            found(&select(&|label| is_slower(label, Part::Median))),
+            found(&select(
                 &|label| is_slower(label, Part::Drift) && label.rate >= 30.0
             )),
-            delays(&of(&at_once)),
-            delays(&of(&|label| judged(label) && label.mean >= 1.49)),
-            quantile(&of(&judged), 0.5, ratio_off),
-            found(&of(&|label| label.kind == LabelKind::Surge
+            delays(&select(&at_once)),
+            delays(&select(&|label| judged(label) && label.mean >= 1.49)),
+            quantile(&select(&judged), 0.5, ratio_off),
+            found(&select(&|label| label.kind == LabelKind::Surge
                 && label.ratio < 4.5
                 && label.rate < 30.0)),
         );

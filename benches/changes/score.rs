@@ -6,7 +6,7 @@ use crate::labels::{Label, LabelKind, Part};
 
 /// A verdict on one page that is ongoing at the end of a minute.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct Ongoing {
     pub(crate) page: usize,
     pub(crate) kind: LabelKind,
     /// The minute in which the change began, if the detector reports that minute.
@@ -14,9 +14,9 @@ pub(crate) struct Standing {
     pub(crate) ratio: f64,
 }
 
-/// The minutes after the end of a label in which a verdict still belongs to it.
+/// The minutes after the end of a label in which a new verdict is not a false alarm.
 const GRACE: usize = 5;
-/// The minutes after the end of a label within which its verdict must end.
+/// The minutes after the end of a label in which an older verdict is not a false alarm.
 const CLEARED: usize = 15;
 
 /// A label, and the verdict on it.
@@ -28,9 +28,9 @@ pub(crate) struct Detection {
     /// The minutes from the start of the label until the detector found it or, before that, listed its page as likely
     /// slower (*watched*).
     pub(crate) watched: Option<usize>,
-    /// The minutes from the reported start to the true one.
+    /// The minutes from the true start to the reported start.
     pub(crate) start_error: Option<f64>,
-    /// The ratio that was reported last, divided by the true one.
+    /// The ratio that was reported last, divided by the true ratio.
     pub(crate) ratio_error: Option<f64>,
     /// The minutes from the end of the label to the end of the verdict.
     pub(crate) clearing: Option<usize>,
@@ -47,7 +47,7 @@ pub(crate) struct Score {
     pub(crate) watched_falsely: usize,
     /// The reported surges, true or false.
     pub(crate) reported_surges: usize,
-    /// The number of verdicts on other contexts, or of other kinds, than those that can have labels.
+    /// The number of verdicts that cannot have a label, because of their context or their kind.
     pub(crate) other_verdicts: usize,
 }
 
@@ -84,7 +84,7 @@ impl Score {
 pub(crate) struct Follower {
     detections: Vec<Detection>,
     /// The ongoing verdicts at the end of the previous minute, and whether each has counted as false.
-    standing: HashMap<(usize, LabelKind), bool>,
+    ongoing: HashMap<(usize, LabelKind), bool>,
     watched: Vec<usize>,
     score: Score,
 }
@@ -101,7 +101,7 @@ impl Follower {
         });
         Self {
             detections: detections.collect(),
-            standing: HashMap::new(),
+            ongoing: HashMap::new(),
             watched: Vec::new(),
             score: Score::default(),
         }
@@ -129,11 +129,11 @@ impl Follower {
         self.watched = pages;
     }
 
-    pub(crate) fn minute(&mut self, minute: usize, verdicts: &[Standing]) {
-        let mut standing = HashMap::new();
+    pub(crate) fn minute(&mut self, minute: usize, verdicts: &[Ongoing]) {
+        let mut ongoing = HashMap::new();
         for verdict in verdicts {
             let key = (verdict.page, verdict.kind);
-            let before = self.standing.get(&key).copied();
+            let before = self.ongoing.get(&key).copied();
             if before.is_none() && verdict.kind == LabelKind::Surge {
                 self.score.reported_surges += 1;
             }
@@ -142,13 +142,13 @@ impl Follower {
             if !fits && !counted {
                 self.score.false_alarms.push(verdict.kind);
             }
-            standing.insert(key, counted || !fits);
+            ongoing.insert(key, counted || !fits);
         }
-        self.standing = standing;
+        self.ongoing = ongoing;
     }
 
     /// Whether the verdict is about a label. Updates the detection of that label.
-    fn compare(&mut self, minute: usize, verdict: &Standing, new: bool) -> bool {
+    fn compare(&mut self, minute: usize, verdict: &Ongoing, new: bool) -> bool {
         let detections = self.detections.iter_mut();
         // On a growing page, a verdict is about the step only if the change that the verdict reports began with the
         // step.

@@ -1,5 +1,5 @@
-//! Processes of the fleet. Each runs this binary again, with its part in an environment variable. A process ends when
-//! its input closes, so it ends with its parent.
+//! The child processes of the bench, in which the instances of the fleet run. A child is this binary with another
+//! environment, and exits when its standard input closes, so at the latest when its parent exits.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use tower_pulse::{Pulse, Task};
 
-use crate::light;
+use crate::flush_only;
 use crate::meter::{self, Polls};
 use crate::traffic::{self, Traffic};
 
-/// The environment variable with the part of a child and the server's URL.
+/// The environment variable that makes a process a child: its numbers of full and flush-only instances, and the
+/// server's URL.
 const CHILD: &str = "PULSE_FLEET_CHILD";
-/// The bytes that each instance retains for a replay, in a process with many instances.
+/// The limit of bytes for replays of each instance, if its process has many instances.
 const REPLAY_BYTES: usize = 256 * 1024;
 
 /// A process with some instances of the fleet.
@@ -28,11 +29,11 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Starts `real` complete instances, or one complete and many `light` ones, which only append and send
-    /// heartbeats.
-    pub(crate) fn start(url: &str, real: usize, light: usize) -> Self {
+    /// Starts a process with `full` instances, and `flush_only` instances that follow the interval of the first full
+    /// one.
+    pub(crate) fn start(url: &str, full: usize, flush_only: usize) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .env(CHILD, format!("{real} {light} {url}"))
+            .env(CHILD, format!("{full} {flush_only} {url}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -51,12 +52,12 @@ impl Member {
         }
     }
 
-    /// The processor time of folding, including reading answers.
+    /// The processor time of the thread that folds, which also reads the server's answers.
     pub(crate) fn fold_cpu(&self) -> Duration {
         meter::thread_cpu(self.process.id(), self.fold_thread)
     }
 
-    /// The durations of the polls of folding since the last call, shortest first.
+    /// The durations of the fold's polls since the last call of this function, shortest first.
     pub(crate) fn polls(&mut self) -> Vec<Duration> {
         writeln!(self.input, "polls").unwrap();
         let mut line = String::new();
@@ -79,14 +80,14 @@ impl Drop for Member {
     }
 }
 
-/// Runs the child's part and exits, if this process is a child.
+/// If this process is a child, runs its instances until the input closes, and exits.
 pub(crate) fn run_if_child() {
-    let Ok(what) = std::env::var(CHILD) else {
+    let Ok(settings) = std::env::var(CHILD) else {
         return;
     };
-    let mut words = what.split(' ');
+    let mut words = settings.split(' ');
     let mut count = || words.next().unwrap().parse::<usize>().unwrap();
-    let (real, light) = (count(), count());
+    let (full, flush_only) = (count(), count());
     let url = words.next().unwrap().to_owned();
 
     let polls = Polls::default();
@@ -103,7 +104,7 @@ pub(crate) fn run_if_child() {
     });
     let thread = thread.recv().unwrap();
     std::thread::spawn(move || {
-        crate::runtime().block_on(instances(&url, real, light, folds, thread));
+        crate::runtime().block_on(instances(&url, full, flush_only, folds, thread));
     });
     for line in std::io::stdin().lines().map_while(Result::ok) {
         assert_eq!(line, "polls");
@@ -112,12 +113,12 @@ pub(crate) fn run_if_child() {
             .iter()
             .map(|poll| poll.as_nanos().to_string())
             .collect();
-        say(&nanos.join(" "));
+        print_line(&nanos.join(" "));
     }
     std::process::exit(0);
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").unwrap();
     out.flush().unwrap();
@@ -126,15 +127,15 @@ fn say(line: &str) {
 /// Runs instances forever.
 async fn instances(
     url: &str,
-    real: usize,
-    light: usize,
+    full: usize,
+    flush_only: usize,
     folds: std::sync::mpsc::Sender<Vec<Task>>,
     fold_thread: u32,
 ) {
-    let (mut pulses, mut all, mut fold_tasks) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..real {
+    let (mut pulses, mut traffic, mut fold_tasks) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..full {
         let mut builder = Pulse::builder().redis(url);
-        if real > 50 {
+        if full > 50 {
             builder = builder.replay_bytes(REPLAY_BYTES);
         }
         let (pulse, tasks) = builder.build_with_tasks().unwrap();
@@ -144,14 +145,15 @@ async fn instances(
                 _ => drop(tokio::spawn(task)),
             }
         }
-        all.push(Traffic::new(&pulse));
+        traffic.push(Traffic::new(&pulse));
         pulses.push(pulse);
     }
     folds.send(fold_tasks).unwrap();
     let names: Vec<_> = pulses.iter().map(|pulse| pulse.health().instance).collect();
-    say(&format!("{fold_thread} {}", names.join(" ")));
-    if light > 0 {
-        tokio::spawn(light::fleet(url.to_owned(), light, pulses[0].clone()));
+    print_line(&format!("{fold_thread} {}", names.join(" ")));
+    if flush_only > 0 {
+        let fleet = flush_only::fleet(url.to_owned(), flush_only, pulses[0].clone());
+        tokio::spawn(fleet);
     }
-    traffic::serve(all).await;
+    traffic::serve(traffic).await;
 }

@@ -2,17 +2,17 @@
 //! `cargo bench -p pulse-benches --bench fleet`. The bench takes about eleven minutes; `FLEET_SECONDS=5` makes a short
 //! run, and `FLEET_ONLY=micro,10000` measures only these rows. `FLEET_TABLE` names a file for the table.
 //!
-//! All times are processor time from the kernel, which other processes affect less than wall time. Each is the smallest
-//! of several attempts.
+//! Costs are processor time from the kernel, which other processes affect less than wall time. Each cost is the
+//! smallest of several attempts.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     missing_docs,
-    reason = "a bench: a panic is a failed one"
+    reason = "a panic fails the bench"
 )]
 
 mod child;
-mod light;
+mod flush_only;
 mod meter;
 mod micro;
 mod probe;
@@ -29,19 +29,13 @@ use rows::Size;
 use tower_pulse_model::context::{ALL, Metric};
 use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
 
-/// The fleets. One machine cannot serve the requests of all instances of the last fleet, so most of its instances are
-/// light.
+/// The fleets. One machine cannot serve the requests of a thousand instances, so most instances of the last fleet are
+/// flush-only.
 const FLEETS: [Size; 4] = [
-    Size { real: 1, light: 0 },
-    Size { real: 20, light: 0 },
-    Size {
-        real: 200,
-        light: 0,
-    },
-    Size {
-        real: 20,
-        light: 980,
-    },
+    Size::new(1, 0),
+    Size::new(20, 0),
+    Size::new(200, 0),
+    Size::new(20, 980),
 ];
 
 /// The instances of the largest fleet. If this machine has too few sockets, the fleet is smaller, as its row shows.
@@ -72,7 +66,7 @@ fn main() {
 async fn bench() {
     let seconds = std::env::var("FLEET_SECONDS").map_or(20.0, |text| text.parse::<f64>().unwrap());
     let only = std::env::var("FLEET_ONLY").unwrap_or_default();
-    let chosen = |what: &str| only.is_empty() || only.split(',').any(|word| word == what);
+    let chosen = |row: &str| only.is_empty() || only.split(',').any(|word| word == row);
     let sockets = sockets();
     let server = RedisServer::builder()
         .arg("--maxclients", &(sockets + 500).to_string())
@@ -80,16 +74,13 @@ async fn bench() {
         .await;
     let mut measured = table::Measurements::default();
     if chosen("micro") {
-        note("what the parts cost");
+        note("single operations");
         measured.micro = Some(micro::measure(&server, (seconds / 20.0).min(1.0)).await);
     }
-    let largest = Size {
-        real: 20,
-        light: sockets.min(LARGEST - 20),
-    };
+    let largest = Size::new(20, sockets.min(LARGEST - 20));
     for size in FLEETS.into_iter().chain([largest]) {
-        let instances = size.real + size.light;
-        let is_largest = size.light == largest.light && chosen(&LARGEST.to_string());
+        let instances = size.full + size.flush_only;
+        let is_largest = size.flush_only == largest.flush_only && chosen(&LARGEST.to_string());
         if !is_largest && !chosen(&instances.to_string()) {
             continue;
         }
@@ -102,15 +93,14 @@ async fn bench() {
         note("folders killed");
         measured.takeovers = rows::takeovers(&server, if seconds < 20.0 { 2 } else { 5 }).await;
     }
-    let table = table::of(&measured);
+    let table = table::markdown(&measured);
     println!("{table}");
     if let Ok(path) = std::env::var("FLEET_TABLE") {
         std::fs::write(path, table).unwrap();
     }
 }
 
-/// The number of instances that can have a connection, which the open files of a process and the ports of the machine
-/// limit.
+/// The number of instances that can connect, limited by the open files of a process and the ports of the machine.
 fn sockets() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let files = limits
@@ -122,7 +112,7 @@ fn sockets() -> usize {
         .split_whitespace()
         .map(|port| port.parse().unwrap())
         .collect();
-    // The server needs some sockets for itself, and real instances have several connections.
+    // The server needs some sockets for itself, and a full instance has several connections.
     files
         .unwrap_or(1_024)
         .min(ports[1] - ports[0])
@@ -185,14 +175,14 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// The time until the next turn. A turn comes `after` later than a multiple of the interval.
-fn until_turn(interval: Duration, after: Duration) -> Duration {
+/// The time until the next flush. Flushes are `offset` later than the multiples of the interval.
+fn until_flush(interval: Duration, offset: Duration) -> Duration {
     let interval = interval.as_nanos() as i128;
-    let since = since_epoch().as_nanos() as i128 - after.as_nanos() as i128;
+    let since = since_epoch().as_nanos() as i128 - offset.as_nanos() as i128;
     Duration::from_nanos((interval - since.rem_euclid(interval)) as u64)
 }
 
 /// Prints progress.
-fn note(what: &str) {
-    eprintln!("fleet: {what}");
+fn note(line: &str) {
+    eprintln!("fleet: {line}");
 }

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::rig::server::RedisServer;
 
-/// The processor time of a thread: exact while the thread sleeps, and at most a tick of the kernel old
-/// while it runs.
+/// The processor time of a thread. While the thread runs, the value is up to one kernel tick old.
 pub(crate) fn thread_cpu(process: u32, thread: u32) -> Duration {
     let path = format!("/proc/{process}/task/{thread}/schedstat");
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -35,7 +34,7 @@ pub(crate) fn process_cpu(process: u32) -> Duration {
         .sum()
 }
 
-/// The server's totals at a moment.
+/// The server's totals since its start.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     at: Instant,
@@ -45,9 +44,9 @@ pub(crate) struct Usage {
     bytes: f64,
 }
 
-/// The number of commands of a heartbeat, and of the read of the store's status that comes with it. One of them,
-/// ZCOUNT, is used only by heartbeats. Some heartbeats also list keys by HSCAN.
-const COMMANDS_OF_A_BEAT: f64 = 7.0;
+/// The number of commands of a heartbeat, including its read of the store's status. One of them is ZCOUNT, which only
+/// heartbeats use. Some heartbeats also list keys by HSCAN.
+const COMMANDS_PER_HEARTBEAT: f64 = 7.0;
 
 /// The server's usage per second, on average.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,13 +67,13 @@ impl Usage {
             calls.map_or(0.0, |calls| calls.parse().unwrap())
         };
         let stats = server.info("stats").await;
-        let figure = |name: &str| stats[name].parse::<f64>().unwrap();
+        let total = |name: &str| stats[name].parse::<f64>().unwrap();
         let scripts = calls("evalsha") + calls("eval");
         Self {
             at: Instant::now(),
             cpu: process_cpu(server.pid()),
-            commands: scripts + COMMANDS_OF_A_BEAT * calls("zcount") + calls("hscan"),
-            bytes: figure("total_net_input_bytes") + figure("total_net_output_bytes"),
+            commands: scripts + COMMANDS_PER_HEARTBEAT * calls("zcount") + calls("hscan"),
+            bytes: total("total_net_input_bytes") + total("total_net_output_bytes"),
         }
     }
 
@@ -92,7 +91,7 @@ impl Usage {
 pub(crate) async fn command_times(server: &RedisServer) -> HashMap<String, (f64, f64)> {
     let stats = server.info("commandstats").await;
     let times = stats.iter().filter_map(|(name, fields)| {
-        let of = |field: &str| -> Option<f64> {
+        let value = |field: &str| -> Option<f64> {
             fields
                 .split(',')
                 .find_map(|f| f.strip_prefix(field))?
@@ -101,13 +100,13 @@ pub(crate) async fn command_times(server: &RedisServer) -> HashMap<String, (f64,
         };
         Some((
             name.strip_prefix("cmdstat_")?.to_owned(),
-            (of("usec=")?, of("calls=")?),
+            (value("usec=")?, value("calls=")?),
         ))
     });
     times.collect()
 }
 
-/// The durations of the polls of a future, without waits for a processor.
+/// The durations of the polls of futures, without the thread's waits for a processor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Polls(Arc<Mutex<Vec<Duration>>>);
 
@@ -128,25 +127,25 @@ impl Polls {
     }
 }
 
-/// How long the thread was held at a time while `future` ran, shortest first. A task that yields at once measures this.
-/// The durations include the tasks that read the answers for `future`.
-pub(crate) async fn turns_during(future: impl Future) -> Vec<Duration> {
+/// Runs `future` beside a task that only yields. Returns the times between the polls of the yielding task, shortest
+/// first. In these times, `future` and the tasks that read answers for `future` held the thread.
+pub(crate) async fn holds_during(future: impl Future) -> Vec<Duration> {
     let schedule = File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
-    let (mut turns, mut future) = (Vec::new(), std::pin::pin!(future));
+    let (mut holds, mut future) = (Vec::new(), std::pin::pin!(future));
     let watching = async {
         loop {
             let (before, start) = (waited(&schedule), Instant::now());
             tokio::task::yield_now().await;
             let took = start.elapsed();
-            turns.push(took.saturating_sub(waited(&schedule) - before));
+            holds.push(took.saturating_sub(waited(&schedule) - before));
         }
     };
     tokio::select! {
         _ = &mut future => {}
         () = watching => {}
     }
-    turns.sort();
-    turns
+    holds.sort();
+    holds
 }
 
 /// A future whose polls are timed.
@@ -182,7 +181,7 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// The run whose longest poll is the smallest of all runs: other processes on the machine only add time.
+/// The run whose longest poll is the shortest, because other processes on the machine can only make polls longer.
 pub(crate) fn least_held(runs: impl Iterator<Item = Vec<Duration>>) -> Vec<Duration> {
     let runs = runs.filter(|polls| !polls.is_empty());
     runs.min_by_key(|polls| polls.last().copied())

@@ -1,4 +1,4 @@
-//! The cost of the parts: a call, a step of folding, and the folder alone.
+//! The cost of single operations: an append, a heartbeat, a round of folding, and folding a backlog.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,64 +8,64 @@ use tower_pulse::{Clock, ManualClock};
 use tower_pulse_core::store::{Append, Store};
 use tower_pulse_core::store::{Appended, FencedBatch};
 
-use crate::light::{Light, PREFIX, store};
+use crate::flush_only::{FlushOnly, PREFIX, store};
 use crate::meter::{self, Polls, process_cpu};
 use crate::rig::instances::TestFolder;
 use crate::rig::server::RedisServer;
 use crate::traffic::{self, CONTEXTS};
 
 /// The number of attempts. The smallest value counts.
-const TIMES: usize = 3;
-/// The number of instances that have left a backlog.
+const ATTEMPTS: usize = 3;
+/// The number of instances whose calls are in a backlog.
 const INSTANCES: usize = 20;
-/// The response timeout.
-const DEADLINE: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Microseconds of the server, unless the name says otherwise.
+/// The measurements. A number without another unit is the processor time of the server in microseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Micro {
     pub(crate) append_call: f64,
     pub(crate) append_context: f64,
     /// A call with all contexts of an instance that flushes every three seconds.
     pub(crate) append_of_3_seconds: f64,
-    /// A heartbeat, and the read of the store's status that comes with it.
+    /// A heartbeat, including its read of the store's status.
     pub(crate) heartbeat: f64,
     /// The cost per context, including reads, in rounds of 40 and of 201 contexts.
     pub(crate) fold_40: f64,
     pub(crate) fold_201: f64,
     pub(crate) records_per_second: f64,
-    /// The durations of the polls of folding a backlog, shortest first.
+    /// The durations of the fold's polls while it folds a backlog, shortest first.
     pub(crate) polls: Vec<Duration>,
-    /// The durations for which the tasks of folding held the worker without a break, shortest first.
-    pub(crate) turns: Vec<Duration>,
+    /// The times for which the fold and the reading of answers held their thread, shortest first.
+    pub(crate) holds: Vec<Duration>,
 }
 
-/// Appends and folds by a manual clock.
+/// A store to which the bench appends, with a manual clock.
 struct Bench<'a> {
     server: &'a RedisServer,
     store: Arc<dyn Store>,
     clock: Clock,
-    hand: ManualClock,
+    manual: ManualClock,
     generation: String,
+    /// The number of each instance's last call.
     seqs: Vec<u64>,
 }
 
 impl<'a> Bench<'a> {
     async fn new(server: &'a RedisServer) -> Self {
         crate::fill(server, PREFIX).await;
-        let (clock, hand) = Clock::manual(crate::now());
-        let store = store(&server.url(), DEADLINE).with_clock(clock.clone());
+        let (clock, manual) = Clock::manual(crate::now());
+        let store = store(&server.url(), RESPONSE_TIMEOUT).with_clock(clock.clone());
         Self {
             server,
             generation: store.hello().await.unwrap().id,
             store: Arc::new(store),
             clock,
-            hand,
+            manual,
             seqs: vec![0; INSTANCES],
         }
     }
 
-    /// A call with `contexts` contexts, and `<all>`, of the last `seconds`.
+    /// The next call of an instance: `contexts` contexts and `<all>`, for each of the last `seconds`.
     fn call(&mut self, instance: usize, contexts: usize, seconds: i64) -> FencedBatch {
         self.seqs[instance] += 1;
         FencedBatch {
@@ -86,7 +86,7 @@ impl<'a> Bench<'a> {
         TestFolder::new(self.store.clone(), self.clock.clone(), "bench", 100_000)
     }
 
-    /// The server's time for a call with this number of contexts and seconds.
+    /// The server's mean time for a call with `contexts` contexts and `seconds` seconds.
     async fn append_micros(&mut self, contexts: usize, seconds: i64, calls: u32) -> f64 {
         let calls: Vec<_> = (0..calls)
             .map(|_| self.call(0, contexts, seconds))
@@ -99,30 +99,30 @@ impl<'a> Bench<'a> {
         used.as_secs_f64() * 1e6 / calls.len() as f64
     }
 
-    /// The server's time for a heartbeat, and for the read of the store's status that comes with it.
-    async fn beat_micros(&mut self, beats: u32) -> f64 {
-        let light = Light::new(&self.server.url(), 1).await;
+    /// The server's mean time for a heartbeat, including its read of the store's status.
+    async fn heartbeat_micros(&mut self, heartbeats: u32) -> f64 {
+        let instance = FlushOnly::new(&self.server.url(), 1).await;
         let before = settled(self.server).await;
-        for _ in 0..beats {
-            light.heartbeat().await;
+        for _ in 0..heartbeats {
+            instance.heartbeat().await;
         }
         let used = settled(self.server).await - before;
-        used.as_secs_f64() * 1e6 / f64::from(beats)
+        used.as_secs_f64() * 1e6 / f64::from(heartbeats)
     }
 
-    /// The server's time for a context of a round that has one entry.
+    /// The server's mean time per context for folding rounds of one entry with `contexts` contexts.
     async fn fold_micros(&mut self, contexts: usize, rounds: u32) -> f64 {
         let folder = self.folder();
         assert!(folder.fold().await.unwrap());
         let mut used = Duration::ZERO;
         for round in 0..rounds + 8 {
-            self.hand.advance(Duration::from_secs(1));
+            self.manual.advance(Duration::from_secs(1));
             let call = self.call(0, contexts, 1);
             self.append(&call).await;
             let before = settled(self.server).await;
             assert!(folder.fold().await.unwrap());
             let after = settled(self.server).await;
-            // The first rounds find out how large a step may be, and are not measured.
+            // In the first rounds, the folder adapts the size of its steps.
             if round >= 8 {
                 used += after - before;
             }
@@ -131,12 +131,12 @@ impl<'a> Bench<'a> {
         used.as_secs_f64() * 1e6 / f64::from(rounds) / (contexts + 1) as f64
     }
 
-    /// Appends the calls of 20 instances for this number of seconds.
+    /// Appends a call of each instance in each of `seconds` seconds, and does not fold them.
     async fn leave_backlog(&mut self, seconds: usize) {
         let folder = self.folder();
         assert!(folder.fold().await.unwrap());
         for _ in 0..seconds {
-            self.hand.advance(Duration::from_secs(1));
+            self.manual.advance(Duration::from_secs(1));
             for instance in 0..INSTANCES {
                 let call = self.call(instance, CONTEXTS, 1);
                 self.append(&call).await;
@@ -151,7 +151,7 @@ impl<'a> Bench<'a> {
         T: Send + 'static,
         F: Future<Output = T>,
     {
-        let store = store(&self.server.url(), DEADLINE).with_clock(self.clock.clone());
+        let store = store(&self.server.url(), RESPONSE_TIMEOUT).with_clock(self.clock.clone());
         let folder = TestFolder::new(Arc::new(store), self.clock.clone(), "alone", 100_000);
         let folding = std::thread::spawn(|| crate::runtime().block_on(fold(folder)));
         let folded = tokio::task::spawn_blocking(|| folding.join().unwrap());
@@ -159,7 +159,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The processor time of folding the whole backlog, and the duration of each poll.
+/// Folds the whole backlog. Returns the processor time, and the duration of each poll.
 async fn timed(folder: TestFolder) -> (Duration, Vec<Duration>) {
     let (process, thread, polls) = (std::process::id(), meter::this_thread(), Polls::default());
     // The kernel accounts for a thread's time when the thread sleeps.
@@ -173,7 +173,7 @@ async fn timed(folder: TestFolder) -> (Duration, Vec<Duration>) {
     (used, polls.take())
 }
 
-/// The server's processor time when it has no work left.
+/// Waits until the server is idle, and returns its processor time so far.
 async fn settled(server: &RedisServer) -> Duration {
     tokio::time::sleep(Duration::from_millis(3)).await;
     process_cpu(server.pid())
@@ -184,13 +184,13 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
     let seconds = times(100.0) as usize;
     let mut least = [f64::MAX; 6];
     let mut keep = |at: usize, micros: f64| least[at] = least[at].min(micros);
-    let (mut records_per_second, mut polls, mut turns) = (0f64, Vec::new(), Vec::new());
-    for _ in 0..TIMES {
+    let (mut records_per_second, mut polls, mut holds) = (0f64, Vec::new(), Vec::new());
+    for _ in 0..ATTEMPTS {
         let mut bench = Bench::new(server).await;
         keep(0, bench.append_micros(1, 1, times(1_000.0)).await);
         keep(1, bench.append_micros(CONTEXTS, 1, times(500.0)).await);
         keep(2, bench.append_micros(CONTEXTS, 3, times(500.0)).await);
-        keep(3, bench.beat_micros(times(1_000.0)).await);
+        keep(3, bench.heartbeat_micros(times(1_000.0)).await);
         let mut bench = Bench::new(server).await;
         keep(4, bench.fold_micros(39, times(100.0)).await);
         let mut bench = Bench::new(server).await;
@@ -198,13 +198,13 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
 
         let mut bench = Bench::new(server).await;
         bench.leave_backlog(seconds).await;
-        let (used, held) = bench.fold_backlog(timed).await;
+        let (used, poll_times) = bench.fold_backlog(timed).await;
         let records = (seconds * INSTANCES * (CONTEXTS + 1)) as f64;
         records_per_second = records_per_second.max(records / used.as_secs_f64());
-        polls.push(held);
+        polls.push(poll_times);
         bench.leave_backlog(seconds).await;
-        let all = |folder: TestFolder| async move { meter::turns_during(folder.fold()).await };
-        turns.push(bench.fold_backlog(all).await);
+        let fold = |folder: TestFolder| async move { meter::holds_during(folder.fold()).await };
+        holds.push(bench.fold_backlog(fold).await);
     }
     let [small, large, long, heartbeat, fold_40, fold_201] = least;
     // Both calls also have the context `<all>`.
@@ -218,6 +218,6 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
         fold_201,
         records_per_second,
         polls: meter::least_held(polls.into_iter()),
-        turns: meter::least_held(turns.into_iter()),
+        holds: meter::least_held(holds.into_iter()),
     }
 }

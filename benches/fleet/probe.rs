@@ -13,9 +13,9 @@ use tower_pulse::admin::Access;
 use tower_pulse_model::round::{PARTITIONS, partition};
 
 /// The mean time between requests.
-const EVERY: Duration = Duration::from_millis(40);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(40);
 /// The time between two reads.
-const LOOK: Duration = Duration::from_millis(10);
+const READ_INTERVAL: Duration = Duration::from_millis(10);
 /// The time after which the probe stops waiting for a request to become readable.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -35,16 +35,18 @@ pub(crate) struct Freshness {
     pub(crate) api: Vec<Duration>,
 }
 
-/// Requests that cannot be read yet.
+/// The delays until requests could be read, and the requests that cannot be read yet.
 #[derive(Default)]
 struct Waiting {
+    /// The number of requests that could be read.
     read: u64,
+    /// The ends of the requests that cannot be read yet.
     ends: VecDeque<Instant>,
     took: Vec<Duration>,
 }
 
 impl Waiting {
-    fn saw(&mut self, readable: u64) {
+    fn update(&mut self, readable: u64) {
         while self.read < readable
             && let Some(end) = self.ends.pop_front()
         {
@@ -83,13 +85,8 @@ impl Probe {
         self.pulse.health().flush.interval_seconds
     }
 
-    /// Records requests for this long, or until `enough` returns true, and waits until the last is
-    /// readable.
-    pub(crate) async fn watch(
-        &mut self,
-        seconds: f64,
-        mut enough: impl FnMut(&[Duration]) -> bool,
-    ) -> Freshness {
+    /// Records requests for `seconds`, and waits until all of them can be read.
+    pub(crate) async fn watch(&mut self, seconds: f64) -> Freshness {
         let start = Instant::now();
         let (mut store, mut api) = (Waiting::default(), Waiting::default());
         (store.read, api.read) = (self.recorded, self.recorded);
@@ -98,23 +95,23 @@ impl Probe {
         loop {
             if ended.is_none() {
                 if Instant::now() >= next {
-                    next += EVERY.mul_f64(2.0 * fastrand::f64());
+                    next += REQUEST_INTERVAL.mul_f64(2.0 * fastrand::f64());
                     self.pulse.timer(&self.context).stop();
                     self.recorded += 1;
                     store.ends.push_back(Instant::now());
                     api.ends.push_back(Instant::now());
                 }
-                if start.elapsed().as_secs_f64() >= seconds || enough(&store.took) {
+                if start.elapsed().as_secs_f64() >= seconds {
                     ended = Some(Instant::now());
                 }
             }
-            store.saw(self.in_store().await);
-            api.saw(self.in_api().await);
+            store.update(self.in_store().await);
+            api.update(self.in_api().await);
             let is_late = ended.is_some_and(|at| at.elapsed() > DEADLINE);
             if is_late || (ended.is_some() && store.ends.is_empty() && api.ends.is_empty()) {
                 break;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(READ_INTERVAL).await;
         }
         Freshness {
             store: store.sorted(),
@@ -122,7 +119,7 @@ impl Probe {
         }
     }
 
-    /// The number of the probe's requests in the store. A run is shorter than two hours, so the minutes have them all.
+    /// The number of the probe's requests in the store. The store retains minutes for two hours, longer than a run.
     async fn in_store(&self) -> u64 {
         let samples = self
             .pulse
@@ -146,7 +143,7 @@ impl Probe {
         let Ok(body) = serde_json::from_slice::<serde_json::Value>(&body) else {
             return 0;
         };
-        let hour = |name: &str| body[name]["count"].as_u64().unwrap_or(0);
-        hour("hour") + hour("last_hour")
+        let count = |window: &str| body[window]["count"].as_u64().unwrap_or(0);
+        count("hour") + count("last_hour")
     }
 }

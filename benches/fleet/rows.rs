@@ -1,22 +1,28 @@
-//! The rows of the table: fleets by number of instances, and their cost.
+//! The rows of the table: the cost of fleets of different sizes.
 
 use std::time::Duration;
 
 use crate::child::Member;
-use crate::light::PREFIX;
+use crate::flush_only::PREFIX;
 use crate::meter::{self, Rates, Usage};
 use crate::probe::{Freshness, Probe};
 use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 use crate::traffic::{CONTEXTS, REQUESTS};
 
-/// The composition of a fleet.
+/// The number of instances of a fleet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    /// Complete instances, including the folder.
-    pub(crate) real: usize,
+    /// Instances that serve requests, including the folder.
+    pub(crate) full: usize,
     /// Instances that only append and send heartbeats.
-    pub(crate) light: usize,
+    pub(crate) flush_only: usize,
+}
+
+impl Size {
+    pub(crate) const fn new(full: usize, flush_only: usize) -> Self {
+        Self { full, flush_only }
+    }
 }
 
 /// The measurements of a fleet.
@@ -26,37 +32,37 @@ pub(crate) struct Row {
     pub(crate) server: Rates,
     pub(crate) folder_cpu: f64,
     pub(crate) freshness: Freshness,
-    /// Seconds between flushes, as chosen by the fleet.
+    /// Seconds between flushes, which the instances choose by the size of the fleet.
     pub(crate) interval: f64,
-    /// The durations of the polls of folding, shortest first.
+    /// The durations of the fold's polls, shortest first.
     pub(crate) polls: Vec<Duration>,
 }
 
-/// The number of complete instances in one process.
-const TOGETHER: usize = 100;
+/// The most full instances in one process.
+const PER_PROCESS: usize = 100;
 /// The number of parts into which the time is divided. The part with the smallest cost counts, because other processes
-/// make the same work take longer.
+/// on the machine can only add to the cost.
 pub(crate) const PARTS: u32 = 3;
 
-/// Measures a fleet: its cost for `seconds`, and then the freshness of its data for as long.
+/// Measures the cost of a fleet for `seconds`, and then the freshness of its data for `seconds`.
 pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> Row {
     crate::fill(server, PREFIX).await;
     let url = server.url();
-    // The folder is alone at first, and has the lease when the others start.
+    // The first instance acquires the lease before the others start.
     let mut folder = Member::start(&url, 1, 0);
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let mut others = Vec::new();
-    let mut left = size.real - 1;
+    let mut left = size.full - 1;
     while left > 0 {
-        let some = left.min(TOGETHER);
-        others.push(Member::start(&url, some, 0));
-        left -= some;
+        let count = left.min(PER_PROCESS);
+        others.push(Member::start(&url, count, 0));
+        left -= count;
     }
-    if size.light > 0 {
-        // One of these instances is complete, to choose the interval.
-        others.push(Member::start(&url, 1, size.light - 1));
+    if size.flush_only > 0 {
+        // One of these instances is full, and chooses the flush interval.
+        others.push(Member::start(&url, 1, size.flush_only - 1));
     }
-    let warm_up = 9.0 + (size.real + size.light) as f64 / 70.0;
+    let warm_up = 9.0 + (size.full + size.flush_only) as f64 / 70.0;
     tokio::time::sleep(Duration::from_secs_f64(warm_up)).await;
 
     drop(folder.polls());
@@ -70,11 +76,11 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
         parts.push((before.until(&after), share, folder.polls()));
     }
     print_commands(server).await;
-    assert_all_is_counted(&url, size).await;
+    assert_all_requests_are_counted(&url, size).await;
     let mut probe = Probe::new(&url);
     // The probe learns the size of the fleet from its first heartbeat.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
-    let freshness = probe.watch(seconds, |_| false).await;
+    let freshness = probe.watch(seconds).await;
     let servers = parts.iter().map(|(server, ..)| *server);
     let folders = parts.iter().map(|(_, folder, _)| *folder);
     Row {
@@ -87,12 +93,12 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
     }
 }
 
-/// Checks that all requests are counted, as a low cost could come from lost requests.
-async fn assert_all_is_counted(url: &str, size: Size) {
-    let store = crate::light::store(url, Duration::from_secs(10));
+/// Checks that all requests are counted, because lost requests would make the fleet look cheap.
+async fn assert_all_requests_are_counted(url: &str, size: Size) {
+    let store = crate::flush_only::store(url, Duration::from_secs(10));
     let hits = store.counter("hits", 1).await.unwrap();
     // All instances have flushed the seconds before `flushed`. A large fleet flushes only every ten seconds.
-    let instances = size.real + size.light;
+    let instances = size.full + size.flush_only;
     let flushed = crate::now() - if instances > 1_000 { 27 } else { 7 };
     let seconds = flushed - 6..flushed;
     let hits: i64 = (hits.iter())
@@ -105,8 +111,7 @@ async fn assert_all_is_counted(url: &str, size: Size) {
     assert!((0.9..1.1).contains(&ratio), "{hits} of {served}");
 }
 
-/// Kills the folder `kills` times. For each kill, returns how long the requests after it took, from their end, to
-/// become readable.
+/// Kills the folder `kills` times. For each kill, returns the freshness of the requests after it.
 pub(crate) async fn takeovers(server: &RedisServer, kills: usize) -> Vec<Freshness> {
     crate::fill(server, PREFIX).await;
     let url = server.url();
@@ -115,17 +120,18 @@ pub(crate) async fn takeovers(server: &RedisServer, kills: usize) -> Vec<Freshne
     tokio::time::sleep(Duration::from_secs(5)).await;
     let mut measured = Vec::new();
     for _ in 0..kills {
-        let holder = holder(server).await;
+        let folder = folder(server).await;
         let at = members
             .iter()
-            .position(|member| member.instances.contains(&holder));
-        members.remove(at.expect("one of them folds")).kill();
-        measured.push(probe.watch(9.0, |_| false).await);
+            .position(|member| member.instances.contains(&folder));
+        members.remove(at.expect("one member folds")).kill();
+        measured.push(probe.watch(9.0).await);
     }
     measured
 }
 
-async fn holder(server: &RedisServer) -> String {
+/// The name of the instance that holds the lease.
+async fn folder(server: &RedisServer) -> String {
     let mut connection = server.connection().await;
     for _ in 0..1_000 {
         let key = format!("{PREFIX}pulse:lease:fold");
@@ -139,7 +145,7 @@ async fn holder(server: &RedisServer) -> String {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("nobody folds");
+    panic!("no instance folds");
 }
 
 /// Prints the commands that took most of the server's time.

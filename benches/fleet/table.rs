@@ -1,4 +1,4 @@
-//! The tables in Markdown, with goals: first the fleets, then the micro-benches.
+//! The tables in Markdown, with goals: first the fleets, then single operations.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn millis(duration: Duration) -> String {
     format!("{:.2} ms", duration.as_secs_f64() * 1e3)
 }
 
-pub(crate) fn of(measured: &Measurements) -> String {
+pub(crate) fn markdown(measured: &Measurements) -> String {
     let mut out = String::new();
     fleets(measured, &mut out).unwrap();
     micro_benches(measured, &mut out).unwrap();
@@ -47,10 +47,10 @@ fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
     )?;
     writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---|")?;
     for row in &measured.rows {
-        let instances = row.size.real + row.size.light;
-        let light = match row.size.light {
+        let instances = row.size.full + row.size.flush_only;
+        let flush_only = match row.size.flush_only {
             0 => String::new(),
-            light => format!(" ({light} of them light)"),
+            count => format!(" ({count} flush-only)"),
         };
         let (in_store, in_api) = (&row.freshness.store, &row.freshness.api);
         let mut goals = Vec::new();
@@ -76,7 +76,7 @@ fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
         goals.push(goal(&format!("API p99 <= {most} s"), is_fresh));
         writeln!(
             out,
-            "| {instances}{light} | {} | {:.0} | {:.0} | {} | {:.0} s | {}, {} | {}, {} | {} |",
+            "| {instances}{flush_only} | {} | {:.0} | {:.0} | {} | {:.0} s | {}, {} | {}, {} | {} |",
             percent(row.server.cpu),
             row.server.commands,
             row.server.bytes / 1e3,
@@ -98,10 +98,13 @@ fn micro_benches(measured: &Measurements, out: &mut String) -> std::fmt::Result 
         |what: &str, figure: String, goal: String| writeln!(out, "| {what} | {figure} | {goal} |");
     if let Some(micro) = &measured.micro {
         for (what, micros) in [
-            ("a call that appends", micro.append_call),
-            ("each context of it", micro.append_context),
-            ("a call of 201 contexts and 3 s", micro.append_of_3_seconds),
-            ("a heartbeat and the fleet's status", micro.heartbeat),
+            ("an append", micro.append_call),
+            ("each context of an append", micro.append_context),
+            (
+                "an append of 201 contexts and 3 s",
+                micro.append_of_3_seconds,
+            ),
+            ("a heartbeat with the store's status", micro.heartbeat),
             ("folding a context, in rounds of 40", micro.fold_40),
             ("folding a context, in rounds of 201", micro.fold_201),
         ] {
@@ -115,25 +118,25 @@ fn micro_benches(measured: &Measurements, out: &mut String) -> std::fmt::Result 
         )?;
         row_of_polls("folding a backlog of 2,000 entries", &micro.polls, &mut row)?;
         row_of_polls(
-            "the same, with the reading of answers",
-            &micro.turns,
+            "folding the backlog and reading answers",
+            &micro.holds,
             &mut row,
         )?;
     }
     for measured in &measured.rows {
-        let instances = measured.size.real + measured.size.light;
+        let instances = measured.size.full + measured.size.flush_only;
         row_of_polls(
-            &format!("folding for {instances}"),
+            &format!("folding for {instances} instances"),
             &measured.polls,
             &mut row,
         )?;
     }
     if !measured.takeovers.is_empty() {
-        let longest = |of: fn(&Freshness) -> &Vec<Duration>| {
+        let longest = |times: fn(&Freshness) -> &Vec<Duration>| {
             let all = measured
                 .takeovers
                 .iter()
-                .filter_map(|freshness| of(freshness).last());
+                .filter_map(|freshness| times(freshness).last());
             all.max().copied().unwrap_or_default()
         };
         let (store, api) = (longest(|f| &f.store), longest(|f| &f.api));

@@ -1,5 +1,5 @@
-//! Requests through the real layer: each context of each instance gets three per second. A request takes up to three
-//! quarters of a second.
+//! Requests through the real layer: each context of each instance gets three requests per second. A request takes up to
+//! three quarters of a second.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,9 +23,9 @@ use tower_pulse_model::slice::Precisions;
 pub(crate) const CONTEXTS: usize = 200;
 /// Requests per second of each context.
 pub(crate) const REQUESTS: usize = 3;
-/// The number of parts of a second. In each part, some contexts begin their requests.
-const TURNS: usize = 40;
-/// The most turns that a request takes.
+/// The number of ticks of a second. At each tick, some contexts begin their requests.
+const TICKS: usize = 40;
+/// The most ticks that a request takes.
 const LONGEST: usize = 30;
 
 pub(crate) fn context(number: usize) -> String {
@@ -65,7 +65,7 @@ impl Service<Request<()>> for Handler {
     }
 }
 
-/// The service of one instance.
+/// The services of one instance, one for each context.
 pub(crate) struct Traffic {
     services: Vec<PulseService<Handler>>,
 }
@@ -82,27 +82,27 @@ impl Traffic {
 }
 
 /// Serves requests of all instances forever.
-pub(crate) async fn serve(mut all: Vec<Traffic>) {
+pub(crate) async fn serve(mut instances: Vec<Traffic>) {
     let mut running: Vec<Vec<Running>> = (0..=LONGEST).map(|_| Vec::new()).collect();
-    let mut turns = tokio::time::interval(Duration::from_secs(1) / TURNS as u32);
-    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
-    let mut nothing = Context::from_waker(Waker::noop());
-    for turn in 0.. {
-        turns.tick().await;
-        for mut ended in std::mem::take(&mut running[turn % (LONGEST + 1)]) {
-            assert!(ended.as_mut().poll(&mut nothing).is_ready());
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS as u32);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
+    let mut noop = Context::from_waker(Waker::noop());
+    for tick in 0.. {
+        ticks.tick().await;
+        for mut ended in std::mem::take(&mut running[tick % (LONGEST + 1)]) {
+            assert!(ended.as_mut().poll(&mut noop).is_ready());
         }
-        for instance in &mut all {
-            let turn_of_second = turn % TURNS;
+        for instance in &mut instances {
+            let tick_of_second = tick % TICKS;
             let contexts =
-                turn_of_second * CONTEXTS / TURNS..(turn_of_second + 1) * CONTEXTS / TURNS;
+                tick_of_second * CONTEXTS / TICKS..(tick_of_second + 1) * CONTEXTS / TICKS;
             for service in &mut instance.services[contexts] {
                 for _ in 0..REQUESTS {
                     let mut request = Box::pin(service.call(Request::new(())));
-                    assert!(request.as_mut().poll(&mut nothing).is_pending());
+                    assert!(request.as_mut().poll(&mut noop).is_pending());
                     match fastrand::usize(0..=LONGEST) {
-                        0 => drop(request.as_mut().poll(&mut nothing)),
-                        last => running[(turn + last) % (LONGEST + 1)].push(request),
+                        0 => drop(request.as_mut().poll(&mut noop)),
+                        last => running[(tick + last) % (LONGEST + 1)].push(request),
                     }
                 }
             }
@@ -117,7 +117,7 @@ pub(crate) fn batch(contexts: usize, now: i64, seconds: i64) -> Batch {
     for number in 0..contexts {
         let name: Arc<str> = context(number).into();
         for second in now - seconds + 1..=now {
-            let aggregate = collected();
+            let aggregate = random_requests();
             batch.add(&name, Kind::Http, second, &aggregate);
             batch.add(&all, Kind::All, second, &aggregate);
         }
@@ -126,7 +126,7 @@ pub(crate) fn batch(contexts: usize, now: i64, seconds: i64) -> Batch {
 }
 
 /// The requests of a context in one second: [`REQUESTS`] requests of up to 0.75 s.
-fn collected() -> Aggregate {
+fn random_requests() -> Aggregate {
     let mut aggregate = Aggregate::default();
     let mut buckets = Vec::with_capacity(REQUESTS);
     for _ in 0..REQUESTS {

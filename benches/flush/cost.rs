@@ -38,7 +38,7 @@ async fn row(label: &str, contexts: usize, target: &mut Target, server: Option<&
         took.push(start.elapsed().as_secs_f64() * 1e3);
         // The file becomes durable when the store has been idle for a moment.
         tokio::time::sleep(Duration::from_millis(60)).await;
-        target.hand.advance(Duration::from_secs(1));
+        target.manual.advance(Duration::from_secs(1));
     }
     let ended = usage(own, server);
     let used = [0, 1, 2, 3].map(|at| (ended[at] - began[at]) / FLUSHES as f64);

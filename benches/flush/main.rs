@@ -1,5 +1,5 @@
-//! The cost of a second in each store (memory, a file and a real Redis), and the time for which a page waits for seven
-//! days of 2,000 contexts. `cargo bench -p pulse-benches --bench flush` prints the two tables in a few minutes.
+//! The cost of a second of traffic in each store (memory, a file and a real Redis), and the time in which the dashboard
+//! gets seven days of 2,000 contexts. `cargo bench -p pulse-benches --bench flush` prints both tables in a few minutes.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -8,7 +8,7 @@
 )]
 
 mod cost;
-#[allow(dead_code, reason = "tests use the rest")]
+#[allow(dead_code, reason = "tests use the other items")]
 #[path = "../../tests/rig/instances.rs"]
 mod instances;
 mod polls;

@@ -1,4 +1,4 @@
-//! The time for which the dashboard waits with 2,000 busy contexts and seven days of data.
+//! The duration of the dashboard's polls with 2,000 busy contexts and seven days of data.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::stores::{NOW, PulseFile, Target, batch};
 use pulse_rig::server::RedisServer;
 
 const CONTEXTS: usize = 2_000;
-/// A day more than the window of seven days, because the window's first slice begins earlier.
+/// One day more than the window of seven days, because the window's first slice begins before the window.
 const DAYS: i64 = 8;
 /// The number of polls, one per second. Their median counts.
 const POLLS: usize = 30;
@@ -24,7 +24,7 @@ const POLLS: usize = 30;
 const OVERVIEW: &str = "/api/overview?window=7d";
 const PATHS: &str = "/api/paths?window=7d&limit=100&sort=change";
 
-/// The router of a new process, which has not read any window.
+/// The router of a new `Pulse`, which has not read any window.
 fn new_page(store: Arc<dyn Store>, clock: &Clock) -> Router {
     let builder = Pulse::builder().store(store).clock(clock.clone());
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
@@ -40,13 +40,13 @@ async fn ask(app: &Router, question: &str) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-/// One poll of a page. Returns the share of the window that was summed.
+/// Makes one poll of the dashboard. Returns the share of the window that is in the sums.
 async fn poll(app: &Router) -> f64 {
     ask(app, OVERVIEW).await;
     ask(app, PATHS).await["complete"].as_f64().unwrap()
 }
 
-/// Records eight days in half hours, and the last two hours in minutes.
+/// Flushes a batch per half hour of [`DAYS`] days, and a batch per minute of the last two hours.
 async fn fill(target: &mut Target) {
     let seconds = DAYS * 86_400;
     let mut at = 0;
@@ -54,17 +54,17 @@ async fn fill(target: &mut Target) {
         let step = if at < seconds - 7_200 { 1_800 } else { 60 };
         let now = target.clock.now_seconds();
         target.flush(batch(CONTEXTS, now)).await;
-        target.hand.advance(Duration::from_secs(step as u64));
+        target.manual.advance(Duration::from_secs(step as u64));
         at += step;
     }
     assert_eq!(target.clock.now_seconds(), NOW + seconds);
 }
 
-/// Prints a row of the table. `opened` opens the store as a new process does.
-async fn row(label: &str, target: &mut Target, opened: impl AsyncFnOnce(&mut Target)) {
+/// Prints a row of the table. `reopen` opens the store again, as a new process does.
+async fn row(label: &str, target: &mut Target, reopen: impl AsyncFnOnce(&mut Target)) {
     fill(target).await;
     let start = Instant::now();
-    opened(target).await;
+    reopen(target).await;
     let app = new_page(target.store.clone(), &target.clock);
     let mut complete = poll(&app).await;
     let first = start.elapsed();
@@ -72,13 +72,13 @@ async fn row(label: &str, target: &mut Target, opened: impl AsyncFnOnce(&mut Tar
         if complete >= 1.0 {
             break;
         }
-        target.hand.advance(Duration::from_secs(1));
+        target.manual.advance(Duration::from_secs(1));
         complete = poll(&app).await;
     }
     let whole = start.elapsed();
     let mut took = Vec::new();
     for _ in 0..POLLS {
-        target.hand.advance(Duration::from_secs(1));
+        target.manual.advance(Duration::from_secs(1));
         let now = target.clock.now_seconds();
         target.flush(batch(CONTEXTS, now)).await;
         let start = Instant::now();
@@ -102,7 +102,7 @@ pub async fn table() {
         "\nA poll of the page (`{OVERVIEW}` and `{PATHS}`) with {CONTEXTS} contexts, all of them busy each second. \
          Cold is the first poll of a process, including the time to open the store. The goals are 50 ms for the \
          median, and 1,000 ms for a cold poll.\n\n\
-         | store | median, ms | longest | cold | until the window is whole |\n\
+         | store | median, ms | longest | cold | until the window is complete |\n\
          |---|---:|---:|---:|---:|"
     );
     let mut memory = Target::memory();

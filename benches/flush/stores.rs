@@ -25,22 +25,22 @@ use pulse_rig::server::RedisServer;
 pub const NOW: i64 = 1_700_006_400;
 /// The requests per second of a context.
 pub const REQUESTS: u64 = 20;
-/// The commands of a call with about 16 contexts: the flusher's initial size.
+/// The cost, in commands, of a call with about 16 contexts: the flusher's initial size.
 pub const COST: usize = 16 * 24;
-/// Room for all minutes of 2,000 contexts.
+/// The size limit of the memory and of the file: room for all minutes of 2,000 contexts.
 const BYTES: u64 = 1024 * 1024 * 1024;
-/// The number of records that the folder caches if the store is a server.
+/// The number of records that the folder caches if the store is Redis.
 const MAX_RECORDS: usize = 6_000;
 
-/// The requests of a second of this number of contexts.
+/// The requests of one second to `contexts` contexts.
 pub fn batch(contexts: usize, now: i64) -> Batch {
     let mut batch = Batch::new(Precisions::default());
     // The durations are from 0.7 to 280 ms.
     let nanos: Vec<u64> = (1..=REQUESTS).map(|n| n * n * 700_000).collect();
-    let of_one = aggregate(&nanos);
+    let requests = aggregate(&nanos);
     for context in 0..contexts {
         let name = format!("GET /api/v1/things-{context}/{{id}}").into();
-        batch.add(&name, Kind::Http, now, &of_one);
+        batch.add(&name, Kind::Http, now, &requests);
     }
     let all = aggregate(&nanos.repeat(contexts));
     batch.add(&ALL.into(), Kind::All, now, &all);
@@ -60,59 +60,60 @@ fn aggregate(nanos: &[u64]) -> Aggregate {
     aggregate
 }
 
-/// A store with a folder, and the number of its last call.
+/// A store with a folder.
 pub struct Target {
     pub store: Arc<dyn Store>,
     pub clock: Clock,
-    pub hand: ManualClock,
+    pub manual: ManualClock,
+    /// The number of the last call.
     seq: u64,
     folder: TestFolder,
 }
 
 impl Target {
-    fn new(store: Arc<dyn Store>, clock: Clock, hand: ManualClock, max_records: usize) -> Self {
+    fn new(store: Arc<dyn Store>, clock: Clock, manual: ManualClock, max_records: usize) -> Self {
         let folder = TestFolder::new(store.clone(), clock.clone(), "folder", max_records);
         Self {
             store,
             clock,
-            hand,
+            manual,
             seq: 0,
             folder,
         }
     }
 
     pub fn memory() -> Self {
-        let (clock, hand) = Clock::manual(NOW);
+        let (clock, manual) = Clock::manual(NOW);
         let store = MemoryStore::in_memory(Precisions::default(), clock.clone(), BYTES as usize);
-        Self::new(Arc::new(store), clock, hand, 0)
+        Self::new(Arc::new(store), clock, manual, 0)
     }
 
     pub fn redis(server: &RedisServer) -> Self {
-        let (clock, hand) = Clock::manual(NOW);
+        let (clock, manual) = Clock::manual(NOW);
         let options = RedisOptions::new(&server.url()).unwrap();
         let options = options.response_timeout(Duration::from_secs(10));
         let store = RedisStore::open(options).unwrap();
         let store = store.with_clock(clock.clone());
-        Self::new(Arc::new(store), clock, hand, MAX_RECORDS)
+        Self::new(Arc::new(store), clock, manual, MAX_RECORDS)
     }
 
     pub async fn file(file: &PulseFile) -> Self {
-        let (clock, hand) = Clock::manual(NOW);
+        let (clock, manual) = Clock::manual(NOW);
         let store = file.open(&clock).await;
-        Self::new(store, clock, hand, 0)
+        Self::new(store, clock, manual, 0)
     }
 
     /// Closes the file, and opens it as the next process does.
     pub async fn reopen(&mut self, file: &PulseFile) {
-        let (clock, hand, seq) = (self.clock.clone(), self.hand.clone(), self.seq);
-        // Drops the store, and the folder that holds it too. Otherwise the file would stay locked.
+        let (clock, manual, seq) = (self.clock.clone(), self.manual.clone(), self.seq);
+        // Drops the store and the folder, which both hold the file. Otherwise the file would stay locked.
         *self = Self::memory();
         let store = file.open(&clock).await;
-        *self = Self::new(store, clock, hand, 0);
+        *self = Self::new(store, clock, manual, 0);
         self.seq = seq;
     }
 
-    /// Sends a batch in calls, as the flusher does, and folds them.
+    /// Splits the batch into calls, as the flusher does, and appends and folds them.
     pub async fn flush(&mut self, mut batch: Batch) {
         while !batch.is_empty() {
             self.seq += 1;
@@ -130,7 +131,7 @@ impl Target {
     }
 }
 
-/// A file in a directory of its own.
+/// A file in its own directory.
 pub struct PulseFile(TempDir);
 
 impl PulseFile {

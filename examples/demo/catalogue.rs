@@ -29,7 +29,7 @@ pub(crate) struct Page {
 pub(crate) struct Work {
     /// The timer that measures this part, if there is one.
     pub(crate) timer: Option<&'static str>,
-    /// The approximate duration.
+    /// The approximate duration, in milliseconds.
     pub(crate) millis: f64,
     /// Whether this part computes; otherwise it waits.
     pub(crate) computes: bool,

@@ -120,7 +120,9 @@ pub(crate) fn live(
         tokio::spawn(run_in_real_time(time.clone()));
     }
     let instances = (0..INSTANCES).map(|number| {
-        let incident = settings.incident.filter(|it| it.befalls(number));
+        let incident = settings
+            .incident
+            .filter(|incident| incident.affects(number));
         let version = incident::version(incident);
         let pulse = backend.builder(settings, number, version).build()?;
         log_changes(&pulse);

@@ -168,7 +168,7 @@ impl<'a> Past<'a> {
 
     /// Begins the incident.
     async fn begin_incident(&mut self, incident: Incident) -> Result<(), Box<dyn Error>> {
-        for number in (0..INSTANCES).filter(|number| incident.befalls(*number)) {
+        for number in (0..INSTANCES).filter(|number| incident.affects(*number)) {
             if incident == Incident::BadDeploy {
                 let new = self.instance(number, Some(incident))?;
                 let old = std::mem::replace(&mut self.instances[number], new);

@@ -62,7 +62,7 @@ impl Incident {
     pub(crate) const ALLOWED: &str = "slow_query, bad_deploy, bad_instance, errors, surge, busy_host, queue, repeated or blocking";
 
     /// Whether the instance with this number has the incident.
-    pub(crate) fn befalls(self, instance: usize) -> bool {
+    pub(crate) fn affects(self, instance: usize) -> bool {
         match self {
             Self::BadDeploy => instance < INSTANCES / 2,
             Self::BadInstance | Self::BusyHost => instance == INSTANCES / 2,
@@ -86,7 +86,7 @@ impl Incident {
             Self::Errors => "a quarter of POST /checkout fails, as payments time out",
             Self::Surge => "GET /products/{id} gets six times the requests",
             Self::BusyHost => {
-                "the machine of web-3 is busy: what is ready there waits for 40 ms, and all takes 2.5 times as long"
+                "the machine of web-3 is busy: tasks wait there for 40 ms, and all work takes 2.5 times as long"
             }
             Self::Queue => "requests wait for eight times as long in front of the shop",
             Self::Repeated => "GET /cart runs db:find_item 41 times",
@@ -97,7 +97,7 @@ impl Incident {
     /// The factor by which a piece of work takes longer on an instance with the incident.
     pub(crate) fn slowness(self, page: &Page, work: Work) -> f64 {
         match self {
-            Self::SlowQuery if is(page, &SEARCH) && work.timer == Some("db:search") => 3.0,
+            Self::SlowQuery if is_same(page, &SEARCH) && work.timer == Some("db:search") => 3.0,
             Self::BadInstance | Self::BusyHost => 2.5,
             _ => 1.0,
         }
@@ -106,17 +106,17 @@ impl Incident {
     /// The additional work of a page.
     pub(crate) fn more_work(self, page: &Page) -> Option<Work> {
         match self {
-            Self::BadDeploy if is(page, &PRODUCT) => Some(Work::untimed(
+            Self::BadDeploy if is_same(page, &PRODUCT) => Some(Work::untimed(
                 page.work.iter().map(|work| work.millis).sum(),
             )),
-            Self::Blocking if is(page, &ADD_TO_CART) => Some(Work::computing(BLOCKING_MILLIS)),
+            Self::Blocking if is_same(page, &ADD_TO_CART) => Some(Work::computing(BLOCKING_MILLIS)),
             _ => None,
         }
     }
 
     /// The work that a page repeats, and the number of times.
     pub(crate) fn repeated(self, page: &Page) -> Option<(Work, usize)> {
-        (self == Self::Repeated && is(page, &CART)).then_some(REPEATED)
+        (self == Self::Repeated && is_same(page, &CART)).then_some(REPEATED)
     }
 
     /// The factor by which requests wait longer in front of the shop.
@@ -127,7 +127,7 @@ impl Incident {
     /// The share of requests that fail.
     pub(crate) fn failures(self, page: &Page) -> f64 {
         match self {
-            Self::Errors if is(page, &CHECKOUT) => 0.25,
+            Self::Errors if is_same(page, &CHECKOUT) => 0.25,
             _ => page.failures,
         }
     }
@@ -135,7 +135,7 @@ impl Incident {
     /// The factor by which a page gets more requests.
     pub(crate) fn traffic(self, page: &Page) -> f64 {
         match self {
-            Self::Surge if is(page, &PRODUCT) => 6.0,
+            Self::Surge if is_same(page, &PRODUCT) => 6.0,
             _ => 1.0,
         }
     }
@@ -159,6 +159,6 @@ pub(crate) fn payment_failure(incident: Option<Incident>) -> Failure {
     }
 }
 
-fn is(page: &Page, other: &Page) -> bool {
+fn is_same(page: &Page, other: &Page) -> bool {
     (page.method, page.template) == (other.method, other.template)
 }

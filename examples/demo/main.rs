@@ -9,7 +9,7 @@
 //! | `REDIS_CLUSTER` | nodes of the Redis Cluster that keeps everything: `url,url` | absent |
 //! | `REDIS_SENTINEL` | the name of the primary that keeps everything, and Sentinels: `service@url,url` | absent |
 //! | `PULSE_FILE` | the file that keeps everything | absent: in memory |
-//! | `PULSE_PREFIX` | the prefix of every key; an empty one gives the book's bare layout | `pulse:`, in a cluster `{pulse}:` |
+//! | `PULSE_PREFIX` | the prefix of every key; with an empty prefix, the keys are the book's | `pulse:`, in a cluster `{pulse}:` |
 //! | `PULSE_TOKEN` | bearer token (or password) of the admin router | absent: open, on loopback only |
 //! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |
 //! | `PULSE_CLEAN_SECS` | seconds between cleaning passes, 1 to 3,600 | 60 |

@@ -29,7 +29,7 @@ pub(crate) async fn schedule(offers: &RowCache) -> Result<(), RowError> {
 }
 
 /// Describes a random offer.
-pub(crate) async fn any(offers: &RowCache) -> Option<String> {
+pub(crate) async fn describe_any(offers: &RowCache) -> Option<String> {
     let (name, _) = OFFERS[fastrand::usize(..OFFERS.len())];
     let row = offers.get::<Value>(name).await.ok()??;
     Some(format!("only {} {name} left", row.value["stock"]))

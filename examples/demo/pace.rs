@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tower_pulse::ManualClock;
 
-/// The microseconds by which the runtime's timers wake a request late: about the median.
+/// How late the runtime's timers wake a request, in microseconds: about the median.
 static LATENESS: AtomicI64 = AtomicI64::new(0);
 /// The microseconds by which each wake-up corrects [`LATENESS`].
 const CORRECTION: i64 = 20;
@@ -35,7 +35,7 @@ pub(crate) struct SimulatedTime {
 
 /// The work of one request.
 #[derive(Debug)]
-pub(crate) struct Course<'a> {
+pub(crate) struct RequestWork<'a> {
     pace: &'a Pace,
     /// The moment at which the work so far ends.
     end: Instant,
@@ -43,9 +43,9 @@ pub(crate) struct Course<'a> {
 
 impl Pace {
     /// Begins the work of a request.
-    pub(crate) fn begin(&self) -> Course<'_> {
+    pub(crate) fn begin(&self) -> RequestWork<'_> {
         let end = Instant::now();
-        Course { pace: self, end }
+        RequestWork { pace: self, end }
     }
 
     /// Runs a request to its end. A simulated wait passes between two polls, so the layer does not count it as
@@ -91,7 +91,7 @@ impl SimulatedTime {
     }
 }
 
-impl Course<'_> {
+impl RequestWork<'_> {
     /// Lets `duration` pass while the request waits.
     pub(crate) async fn wait(&mut self, duration: Duration) {
         self.end += duration;

@@ -1,4 +1,4 @@
-//! The environment, read and checked before anything else is done.
+//! The settings in the environment. The demo reads and checks them before it does anything else.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -21,7 +21,7 @@ use crate::catalogue::{
 use crate::database::Database;
 use crate::incident::{Incident, payment_failure};
 use crate::offers;
-use crate::pace::{Course, Pace};
+use crate::pace::{Pace, RequestWork};
 
 /// A shop on one instance.
 #[derive(Clone)]
@@ -93,16 +93,18 @@ impl Shop {
     async fn work(&self, page: &Page) -> bool {
         let fails = self.fails(page);
         let last_timed = page.work.iter().rposition(|work| work.timer.is_some());
-        let mut course = self.pace.begin();
+        let mut request_work = self.pace.begin();
         for (at, work) in page.work.iter().enumerate() {
             if let (Some(timer), Some(database)) = (work.timer, &self.database)
                 && database.run(timer).await
             {
                 continue;
             }
-            let slowness = self.incident.map_or(1.0, |it| it.slowness(page, *work));
+            let slowness = self
+                .incident
+                .map_or(1.0, |incident| incident.slowness(page, *work));
             let duration = self.draw(|rng| draw_duration(rng, work.millis * slowness));
-            let spending = spend(&mut course, *work, duration);
+            let spending = spend(&mut request_work, *work, duration);
             match work.timer {
                 Some(timer) => {
                     let has_failed = fails && last_timed == Some(at);
@@ -119,12 +121,12 @@ impl Shop {
                 None => spending.await,
             }
         }
-        let repeated = self.incident.and_then(|it| it.repeated(page));
-        let more = self.incident.and_then(|it| it.more_work(page));
+        let repeated = self.incident.and_then(|incident| incident.repeated(page));
+        let more = self.incident.and_then(|incident| incident.more_work(page));
         for (work, times) in repeated.into_iter().chain(more.map(|work| (work, 1))) {
             for _ in 0..times {
                 let duration = self.draw(|rng| draw_duration(rng, work.millis));
-                let spending = spend(&mut course, work, duration);
+                let spending = spend(&mut request_work, work, duration);
                 match work.timer {
                     Some(timer) => self.pulse.time(timer, spending).await,
                     None => spending.await,
@@ -136,25 +138,27 @@ impl Shop {
 
     /// Whether this request of a page fails.
     fn fails(&self, page: &Page) -> bool {
-        let failures = self.incident.map_or(page.failures, |it| it.failures(page));
+        let failures = self
+            .incident
+            .map_or(page.failures, |incident| incident.failures(page));
         failures > 0.0 && self.draw(Rng::f64) < failures
     }
 }
 
 /// Spends `duration` on a piece of work.
-async fn spend(course: &mut Course<'_>, work: Work, duration: Duration) {
+async fn spend(request_work: &mut RequestWork<'_>, work: Work, duration: Duration) {
     match work.computes {
-        true => course.compute(duration),
-        false => course.wait(duration).await,
+        true => request_work.compute(duration),
+        false => request_work.wait(duration).await,
     }
 }
 
 async fn home(State(shop): State<Shop>) -> Html<String> {
-    // The offer is read while the page works: in the simulated past there are no offers, and the requests of today must
-    // take as long as those.
+    // The offer is read while the page works. Otherwise, live requests would take longer than those of the simulated
+    // past, which has no offers.
     let offer = async {
         match &shop.offers {
-            Some(offers) => offers::any(offers).await,
+            Some(offers) => offers::describe_any(offers).await,
             None => None,
         }
     };
@@ -229,8 +233,8 @@ async fn boom() -> &'static str {
     std::panic::panic_any(Boom)
 }
 
-/// The dashboard counts the panics of `/boom`, so the log shows one line for all of them instead of a
-/// backtrace for each. Other panics are logged as usual.
+/// The dashboard counts the panics of `/boom`, so the log shows one line for all of them instead of a backtrace for
+/// each. Other panics are logged as usual.
 pub(crate) fn log_boom_once() {
     static LOGGED: std::sync::Once = std::sync::Once::new();
     let log = std::panic::take_hook();

@@ -46,7 +46,7 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
         .map_err(|_| Unreadable("not a line of Caddy's access log in JSON"))?;
     if (line.logger).is_some_and(|logger| logger.starts_with(CADDY_ERRORS)) {
         return Err(Unreadable(
-            "an error that Caddy tells beside the line about its request",
+            "an error of Caddy, whose request has a line of its own",
         ));
     }
     let second = match &line.ts {
@@ -60,7 +60,7 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
     let took = took.ok_or(Unreadable(
         "`duration` is no fraction of seconds: let `duration_format` be `seconds`",
     ))?;
-    template::of(&line.request.method, &line.request.uri, context);
+    template::write(&line.request.method, &line.request.uri, context);
     Ok(Line {
         second: time::second(second)?,
         duration: Some(time::recordable(took)?),

@@ -57,7 +57,7 @@ pub(crate) fn parse<'a>(
         false if fields.bare > 0 || fields.time.is_some() => return Err(CLF),
         false => None,
     };
-    template::of_line(request, context);
+    template::write_line(request, context);
     Ok(Line {
         second,
         duration,

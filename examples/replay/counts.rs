@@ -26,7 +26,7 @@ pub(crate) struct Counts(HashSet<String>);
 
 /// The most counters that a log with this number of contexts needs.
 pub(crate) fn counters_of(contexts: usize) -> usize {
-    // The other four are the counters of all requests, and of the overflow.
+    // The other four are two counters of all requests, and two of the overflow.
     2 * contexts.min(MAX_COUNTED) + 4
 }
 

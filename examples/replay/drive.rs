@@ -1,9 +1,9 @@
 //! Records each line in its own second, by moving a manual clock.
 //!
-//! The first drain after the turn of a second counts the recorded lines in the second that has just ended. So each
-//! second of the log ends with a move of the clock to the next second, and one drain. Hours whose seconds are not
-//! stored have longer steps (`steps`). The background tasks must not run: their drains between two moves of the clock
-//! would count lines in a wrong second.
+//! The first drain in a new second counts the recorded lines in the second before. So each second of the log ends with
+//! a move of the clock to the next second, and one drain. Hours whose seconds are not stored have longer steps
+//! (`steps`). The background tasks must not run: their drains between two moves of the clock would count lines in a
+//! wrong second.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ pub(crate) struct Replay<'a> {
     steps: Steps,
     /// The second of the clock: the latest second of the current step.
     pub(crate) second: i64,
-    /// The latest second of all lines so far.
+    /// The latest second of all lines that were read.
     latest: i64,
     /// The second of the last drain.
     drained: i64,
@@ -99,7 +99,7 @@ impl<'a> Replay<'a> {
 
     /// Moves to another second, usually a later one. Ends the current step and begins another one, unless the second is
     /// within the current step.
-    pub(crate) async fn turn_to(&mut self, second: i64) -> Result<(), StoreError> {
+    pub(crate) async fn move_to(&mut self, second: i64) -> Result<(), StoreError> {
         let end = (self.second.div_euclid(MINUTE) + 1) * MINUTE;
         if second >= end && self.judged_from.is_some_and(|from| self.second >= from) {
             self.end_minute(end).await?;

@@ -53,7 +53,7 @@ impl Input {
             true => ("standard input".to_owned(), spooled(io::stdin().lock())),
             false => (path.display().to_string(), reopenable(path)),
         };
-        // The second reading must not see lines that were added after the first.
+        // The second reading must not see lines that were added after the first reading.
         let with_len = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
         let (bytes, file) = with_len.map_err(|error| format!("{name}: {error}"))?;
         Ok(Self { name, file, bytes })

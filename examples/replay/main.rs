@@ -107,7 +107,7 @@ async fn run(serve: bool, file: &Path) -> Result<(), Box<dyn Error>> {
             continue;
         };
         if line.second != replay.second {
-            replay.turn_to(line.second).await?;
+            replay.move_to(line.second).await?;
         }
         replay.record(&line);
     }
@@ -141,8 +141,8 @@ async fn run(serve: bool, file: &Path) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Builds the pulse from the environment, with a clock that stands at the first line. Its tasks are not spawned: until
-/// the last line is recorded, only [`Replay`] may drain or flush.
+/// Builds the pulse from the environment, with a clock that shows the time of the first line. The tasks are not
+/// spawned: until the last line is recorded, only [`Replay`] may drain or flush.
 fn build(
     survey: &Survey,
     format: Format,

@@ -3,8 +3,8 @@
 //!
 //! A drain adds everything that was recorded since the previous drain to the slices of one second. In the last hours of
 //! a log, each second has its own drain, as in a service. The seconds and minutes of older hours leave their retention
-//! before the last line is read. So all lines of half an hour, or of five minutes, are drained at once there. The
-//! slices that are stored at the end are the same.
+//! before the last line is read. So in older hours, all lines of half an hour, or of five minutes, are drained at once.
+//! The stored slices are the same in the end.
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3_600;

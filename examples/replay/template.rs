@@ -8,11 +8,11 @@ use http::Method;
 const LONG_HEX: usize = 16;
 
 /// Writes the context of a request line, `GET /users/7 HTTP/1.1`, to `context`.
-pub(crate) fn of_line(request: &[u8], context: &mut String) {
+pub(crate) fn write_line(request: &[u8], context: &mut String) {
     let parts = std::str::from_utf8(request).ok();
     let parts = parts.and_then(|request| request.split_once(' '));
     let (method, target) = parts.unwrap_or_default();
-    of(
+    write(
         method,
         target.split(' ').next().unwrap_or_default(),
         context,
@@ -20,7 +20,7 @@ pub(crate) fn of_line(request: &[u8], context: &mut String) {
 }
 
 /// Writes the context of a method and a request target to `context`.
-pub(crate) fn of(method: &str, target: &str, context: &mut String) {
+pub(crate) fn write(method: &str, target: &str, context: &mut String) {
     context.clear();
     if push(method, target, context).is_none() {
         context.clear();

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
 //! | `REDIS_URL` | the Redis of the statistics and the rows | `redis://127.0.0.1/` |
-//! | `PULSE_PREFIX` | the prefix of every key; an empty one gives the book's bare layout | `pulse:` |
+//! | `PULSE_PREFIX` | the prefix of every key; with an empty prefix, the keys are the book's | `pulse:` |
 //! | `DB` | the database file, which is created if it is missing | `offers.db` in the temporary directory |
 //!
 //! ```text
@@ -13,14 +13,14 @@
 //! curl localhost:3000/offers/7                             # from the cache
 //! curl 'localhost:3000/offers/7?direct=1'                  # from the database
 //! curl -X DELETE localhost:3000/offers/7/schedule
-//! curl localhost:3000/stats                                # what this process asked of the database
+//! curl localhost:3000/stats                                # how often this process read the database
 //! ```
 //!
 //! Offer 7 is sold once a second. Ask for it as often as you like: the database is read once in five seconds.
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod database;
-#[allow(unreachable_pub, reason = "the other examples have it from a library")]
+#[allow(unreachable_pub, reason = "the file is also a part of a library")]
 mod signal;
 
 use std::error::Error;
@@ -209,7 +209,7 @@ async fn sell(database: Database) {
     }
 }
 
-/// An answer without an offer.
+/// An error, as a status and a message.
 struct ApiError(StatusCode, String);
 
 impl ApiError {

@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn the_first_line_of_the_log_is_short() {
         assert_eq!(shortened("memory"), "memory");
-        let most = "\u{fc}".repeat(STORE_CHARS);
-        assert_eq!(shortened(&most), most);
-        assert_eq!(shortened(&(most.clone() + "x")), most + "…");
+        let longest = "\u{fc}".repeat(STORE_CHARS);
+        assert_eq!(shortened(&longest), longest);
+        assert_eq!(shortened(&(longest.clone() + "x")), longest + "…");
     }
 }

@@ -31,7 +31,7 @@ impl Dashboard {
 }
 
 impl Builder<Dashboard> {
-    /// Builds the dashboard. The first question opens the connection, so an unreachable Redis is no error here.
+    /// Builds the dashboard. An unreachable Redis is no error of `build`: the first question opens the connection.
     ///
     /// # Errors
     /// A field is out of range, or no Redis is set.

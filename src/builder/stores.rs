@@ -19,7 +19,7 @@ fn without_feature(feature: &'static str, value: String) -> Backend {
 
 impl<Of> Builder<Of> {
     /// Sets the store. `method` is the method that the user has called.
-    fn kept_in(mut self, method: &'static str, backend: Backend) -> Self {
+    fn set_store(mut self, method: &'static str, backend: Backend) -> Self {
         self.backend = backend;
         self.store_named_by.push(method);
         self
@@ -45,7 +45,7 @@ impl<Of> Builder<Of> {
         // The error omits the URL, which may have a password.
         #[cfg(not(feature = "redis"))]
         let (_, backend) = (url, without_feature("redis", "a URL".to_owned()));
-        self.kept_in("redis", backend)
+        self.set_store("redis", backend)
     }
 
     /// Keeps everything in the Redis server of a client that was configured elsewhere, with its address, database,
@@ -54,7 +54,7 @@ impl<Of> Builder<Of> {
     #[cfg(feature = "redis")]
     pub fn redis_client(self, client: redis::Client) -> Self {
         let options = client.get_connection_info().clone().into();
-        self.kept_in("redis_client", Backend::Redis(Ok(Box::new(options))))
+        self.set_store("redis_client", Backend::Redis(Ok(Box::new(options))))
     }
 
     /// Keeps everything in a Redis Cluster. The URLs are those of some nodes, `redis://[user:password@]host[:port]` or
@@ -78,13 +78,13 @@ impl<Of> Builder<Of> {
         let backend = Backend::Redis(RedisOptions::cluster(urls).map(Box::new));
         #[cfg(not(feature = "redis"))]
         let (_, backend) = (urls, without_feature("redis", "a cluster".to_owned()));
-        self.kept_in("redis_cluster", backend)
+        self.set_store("redis_cluster", backend)
     }
 
     /// Keeps everything in the Redis that Sentinel names as the primary of a service. `service` is the name after
     /// `sentinel monitor`; `urls` are the URLs of some Sentinels, with user and password of Sentinel itself, if it has
-    /// any. If the primary has a user, a password, a database or TLS of its own, pass a URL with the name as its host
-    /// instead of the name:
+    /// any. If the primary has a user, a password, a database or TLS of its own, pass a URL instead of the name. Its
+    /// host is the name:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -113,7 +113,7 @@ impl<Of> Builder<Of> {
             let _ = (service, urls);
             without_feature("redis", "a service of Sentinels".to_owned())
         };
-        self.kept_in("redis_sentinel", backend)
+        self.set_store("redis_sentinel", backend)
     }
 }
 
@@ -137,7 +137,7 @@ impl Builder {
         let backend = Backend::File(FileOptions::new(path));
         #[cfg(not(feature = "file"))]
         let backend = without_feature("file", path.into().display().to_string());
-        self.kept_in("file", backend)
+        self.set_store("file", backend)
     }
 
     /// The maximum size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A quarter to a half of the file is
@@ -163,6 +163,6 @@ impl Builder {
     /// everything is kept in the memory of this process. The store keeps the [`prefix`](Self::prefix), the bounds and
     /// the timeouts with which it was opened. Its precisions must be those of this builder.
     pub fn store(self, store: impl Into<crate::store::Store>) -> Self {
-        self.kept_in("store", Backend::Custom(store.into().into()))
+        self.set_store("store", Backend::Custom(store.into().into()))
     }
 }

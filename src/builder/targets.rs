@@ -14,7 +14,7 @@ const MAX_PATH_TARGETS: usize = 100;
 
 impl<Of> Builder<Of> {
     /// The duration in which requests should end: 1 µs to 1 h, none by default. With a target, `api/overview` and
-    /// `api/paths` have `below_target`, the share of the requests that succeeded within it, from 0 to 1.
+    /// `api/paths` have `below_target`, the share of the requests that succeeded within the target, from 0 to 1.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -32,10 +32,10 @@ impl<Of> Builder<Of> {
     /// of a cut-off request is unknown. The share is the number of successes below the target, divided by the number of
     /// all successes and errors.
     ///
-    /// The share is read from histograms: it is exact for a target that differs from this one by at most 2.2 %, or by
-    /// at most 9 % in windows of six-hour slices, such as `7d`. The field `error` of the answer has the bound. A
-    /// context whose failures fill more than a hundred buckets always has the larger error. The target is not stored,
-    /// so a new target applies to the past too.
+    /// The share is read from histograms, so a request may count wrongly if its duration is within 2.2 % of the target,
+    /// or within 9 % in windows of six-hour slices, such as `7d`. The field `error` of the answer has this bound. For a
+    /// context whose failures fill more than a hundred buckets, the bound is always 9 %. The target is not stored, so a
+    /// new target applies to the past too.
     pub fn target(mut self, target: Duration) -> Self {
         self.options.targets.all = Some(target);
         self
@@ -70,9 +70,9 @@ impl<Of> Builder<Of> {
     /// [`history`](Self::history).
     ///
     /// As with [`target`](Self::target), a 4xx that is no error and a request that was cut off are neither good nor
-    /// bad. The figures are read from histograms: they are exact for a duration that differs from this one by at most
-    /// 2.2 %, or by at most 9 % in the budget. The target is not stored, so it applies to the past too. An instance
-    /// shows only its own targets: set the same targets in all instances of a service, and in its
+    /// bad. The figures are read from histograms, so a request may count wrongly if its duration is within 2.2 % of
+    /// `duration`, or within 9 % in the remaining budget. The target is not stored, so it applies to the past too. An
+    /// instance shows only its own targets: set the same targets in all instances of a service, and in its
     /// [`Dashboard`](crate::Dashboard). For Prometheus, `metrics` counts the bad requests since the start of the
     /// instance.
     pub fn target_for(
@@ -117,7 +117,7 @@ impl<Of> Builder<Of> {
             // If the share is so close to 1 that the budget rounds to 0, there is no burn rate.
             if !(target.share > 0.0 && target.budget() > 0.0) {
                 let value = format!("{:?} of {name:?}", target.share);
-                let allowed = "a share between 0 and 1 without either is allowed, as 0.995";
+                let allowed = "a share between 0 and 1, both excluded, is allowed, such as 0.995";
                 return Err(BuildError::new(FIELD, value, allowed));
             }
         }

@@ -12,12 +12,12 @@ const PLACEHOLDER: &str = "{trace_id}";
 const MAX_URL: usize = 1_024;
 
 const ALLOWED: &str = "an https or http URL of at most 1,024 bytes, as \"https://traces.example.com/trace/{trace_id}\": one \
-                       {trace_id} behind the host, no user or password, no spaces, control characters, backslashes or \
+                       {trace_id} after the host, no user or password, no spaces, control characters, backslashes or \
                        other characters that are no ASCII";
 
 impl<Of> Builder<Of> {
     /// The URL that the dashboard links trace ids to, with `{trace_id}` replaced by the percent-encoded id. An `https`
-    /// or `http` URL of at most 1,024 bytes, without a user or password, with one `{trace_id}` behind the host. Of the
+    /// or `http` URL of at most 1,024 bytes, without a user or password, with one `{trace_id}` after the host. Of the
     /// characters that a URL must escape, only braces and quotation marks are allowed.
     ///
     /// ```
@@ -41,39 +41,39 @@ impl<Of> Builder<Of> {
     }
 }
 
-/// Refuses a URL to which a page cannot link, or that leads to another host than it seems to.
+/// Refuses a URL that a page cannot link to, or whose real host is not the one that a reader sees.
 pub(super) fn check(url: &str) -> Result<(), BuildError> {
     // A browser reads a backslash as a slash, which would change the host.
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
-    match url.bytes().all(is_plain) && url.len() <= MAX_URL && is_of_trace(url) {
+    match url.bytes().all(is_plain) && url.len() <= MAX_URL && is_trace_url(url) {
         true => Ok(()),
         false => Err(BuildError::new("trace_url", shown(url), ALLOWED)),
     }
 }
 
-fn is_of_trace(url: &str) -> bool {
-    let Some((scheme, behind)) = url.split_once("://") else {
+fn is_trace_url(url: &str) -> bool {
+    let Some((scheme, after_scheme)) = url.split_once("://") else {
         return false;
     };
     let is_scheme = matches!(&*scheme.to_ascii_lowercase(), "https" | "http");
-    let end = behind.find(['/', '?', '#']).unwrap_or(behind.len());
-    let (authority, place) = behind.split_at(end);
+    let end = after_scheme.find(['/', '?', '#']);
+    let (authority, place) = after_scheme.split_at(end.unwrap_or(after_scheme.len()));
     is_scheme && is_host(authority) && place.matches(PLACEHOLDER).count() == 1
 }
 
-/// Whether this is a host with an optional port, and without a user.
+/// Whether a URL's authority is a host with an optional port, without a user.
 fn is_host(authority: &str) -> bool {
     let Ok(parsed) = authority.parse::<Authority>() else {
         return false;
     };
     let host = parsed.host();
-    let behind = authority.strip_prefix(host);
+    let after_host = authority.strip_prefix(host);
     let is_port = |text: &str| match text.strip_prefix(':') {
         // `parse` accepts a sign, which a port must not have.
         Some(port) => !port.starts_with('+') && port.parse::<u16>().is_ok(),
         None => text.is_empty(),
     };
-    !host.is_empty() && !authority.contains('@') && behind.is_some_and(is_port)
+    !host.is_empty() && !authority.contains('@') && after_host.is_some_and(is_port)
 }
 
 /// The URL as an error shows it: without a user or password, and cut at [`MAX_URL`] characters.
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allowed() {
+    fn valid_urls_are_allowed() {
         let longest = format!("https://a/{{trace_id}}{}", "x".repeat(MAX_URL - 20));
         assert_eq!(longest.len(), MAX_URL);
         for url in [
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_urls_are_refused() {
         let too_long = format!("https://a/{{trace_id}}{}", "é".repeat(MAX_URL));
         for url in [
             "",

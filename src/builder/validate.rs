@@ -35,19 +35,20 @@ impl<Of> Builder<Of> {
         }
         const S: Duration = Duration::from_secs(1);
         const DAY: Duration = Duration::from_secs(24 * 3_600);
-        let (pause, days) = (Duration::ZERO..=60 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
-        let (year, years) = (60 * S..=365 * DAY, 3_600 * S..=3_650 * DAY);
+        let (a_minute, days) = (Duration::ZERO..=60 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
+        let (a_year, ten_years) = (60 * S..=365 * DAY, 3_600 * S..=3_650 * DAY);
         let (options, limits) = (&self.options, &self.options.limits);
         let (flush, clean) = (options.flush.interval, Some(options.clean_interval));
-        let (kept, shutdown) = (&options.retention, Some(options.shutdown_timeout));
-        let [ranking, context] = [kept.ranking_retention, kept.context_retention].map(Some);
+        let (retention, shutdown) = (&options.retention, Some(options.shutdown_timeout));
+        let [ranking, context] =
+            [retention.ranking_retention, retention.context_retention].map(Some);
         for (field, value, range, allowed) in [
             ("flush_interval", flush, S / 100..=60 * S, "10 ms to 60 s"),
             ("clean_interval", clean, S..=3_600 * S, "1 s to 1 h"),
-            ("ranking_retention", ranking, year, "1 min to 1 year"),
-            ("context_retention", context, years, "1 h to 10 years"),
+            ("ranking_retention", ranking, a_year, "1 min to 1 year"),
+            ("context_retention", context, ten_years, "1 h to 10 years"),
             ("history", self.history, days, "15 to 400 days"),
-            ("shutdown_timeout", shutdown, pause, "0 to 60 s"),
+            ("shutdown_timeout", shutdown, a_minute, "0 to 60 s"),
         ] {
             duration(field, value, range, allowed)?;
         }
@@ -120,8 +121,8 @@ impl<Of> Builder<Of> {
         parsed.transpose()
     }
 
-    /// Checks that the precisions are those of a store that was opened elsewhere. The store refuses batches with other
-    /// precisions.
+    /// Checks that a store that was opened elsewhere has the precisions of this builder. Such a store refuses batches
+    /// with other precisions.
     fn validate_store(&self) -> Result<(), BuildError> {
         let Backend::Custom(store) = &self.backend else {
             return Ok(());

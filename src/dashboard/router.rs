@@ -11,7 +11,8 @@ impl Dashboard {
     /// and without a slash at its end, and everything below it, as [`Pulse::mount`](crate::Pulse::mount) does.
     ///
     /// # Panics
-    /// In the cases of [`Pulse::mount`](crate::Pulse::mount); [`try_mount`](Self::try_mount) returns the error instead.
+    /// If the path or the access is not valid, as in [`Pulse::mount`](crate::Pulse::mount).
+    /// [`try_mount`](Self::try_mount) returns the error instead.
     #[track_caller]
     pub fn mount<S>(&self, path: &str, access: Access) -> Router<S>
     where

@@ -21,7 +21,7 @@ pin_project! {
         guard: Option<Guard>,
         outcome: Outcome,
         // The remaining bytes, if the head gives the length.
-        left: Option<u64>,
+        remaining: Option<u64>,
         // The failure of the head.
         failure: Option<Failure>,
     }
@@ -49,7 +49,7 @@ impl<B> TimedBody<B> {
             inner,
             guard: Some(guard),
             outcome,
-            left: length,
+            remaining: length,
             failure,
         }
     }
@@ -67,7 +67,7 @@ impl<B: Default> Default for TimedBody<B> {
             inner: B::default(),
             guard: None,
             outcome: Outcome::Success,
-            left: None,
+            remaining: None,
             failure: None,
         }
     }
@@ -97,11 +97,11 @@ impl<B: Body> Body for TimedBody<B> {
             // The last frame ends the measurement: a reader that relies on `is_end_stream`, or on the length in the
             // head, does not poll for the `None` at the end.
             Some(Ok(frame)) => {
-                if let (Some(left), Some(data)) = (this.left.as_mut(), frame.data_ref()) {
-                    *left = left.saturating_sub(data.remaining() as u64);
+                if let (Some(remaining), Some(data)) = (this.remaining.as_mut(), frame.data_ref()) {
+                    *remaining = remaining.saturating_sub(data.remaining() as u64);
                 }
                 // Trailers are the last frame: a server of HTTP/2 does not poll again.
-                let is_last = frame.is_trailers() || *this.left == Some(0);
+                let is_last = frame.is_trailers() || *this.remaining == Some(0);
                 if is_last || this.inner.is_end_stream() {
                     guard.body_ended(*this.outcome, failure);
                 } else {

@@ -21,7 +21,7 @@ pub(super) struct Detailed(Option<Box<Buffer>>);
 /// A buffer of the pool. An empty text means that the value is unknown.
 struct Buffer {
     /// The context, if it is registered.
-    entry: Option<Arc<ContextHandle>>,
+    handle: Option<Arc<ContextHandle>>,
     trace_id: String,
     path: String,
     /// How long the request has waited in front of this process, if that is known.
@@ -48,25 +48,25 @@ impl Detailed {
         Self(Some(buffer))
     }
 
-    /// Adds the context, or returns it if there are no details.
-    pub(super) fn add_entry(&mut self, entry: Arc<ContextHandle>) -> Option<Arc<ContextHandle>> {
+    /// Adds the context. If there are no details, returns the context instead.
+    pub(super) fn add_handle(&mut self, handle: Arc<ContextHandle>) -> Option<Arc<ContextHandle>> {
         match &mut self.0 {
-            None => Some(entry),
+            None => Some(handle),
             Some(buffer) => {
-                buffer.entry = Some(entry);
+                buffer.handle = Some(handle);
                 None
             }
         }
     }
 
     /// The context.
-    pub(super) fn entry(&self) -> Option<&Arc<ContextHandle>> {
-        self.0.as_ref().and_then(|buffer| buffer.entry.as_ref())
+    pub(super) fn handle(&self) -> Option<&Arc<ContextHandle>> {
+        self.0.as_ref().and_then(|buffer| buffer.handle.as_ref())
     }
 
     /// Moves the context out.
-    pub(super) fn take_entry(&mut self) -> Option<Arc<ContextHandle>> {
-        self.0.as_mut().and_then(|buffer| buffer.entry.take())
+    pub(super) fn take_handle(&mut self) -> Option<Arc<ContextHandle>> {
+        self.0.as_mut().and_then(|buffer| buffer.handle.take())
     }
 
     /// How long the request has waited in front of this process, if that is known.
@@ -75,8 +75,8 @@ impl Detailed {
     }
 
     pub(super) fn details(&self) -> RequestDetails<'_> {
-        let text = |text: fn(&Buffer) -> &str| {
-            let text = self.0.as_ref().map(|buffer| text(buffer));
+        let text = |field: fn(&Buffer) -> &str| {
+            let text = self.0.as_ref().map(|buffer| field(buffer));
             text.filter(|text| !text.is_empty())
         };
         RequestDetails {
@@ -100,7 +100,7 @@ impl Drop for Detailed {
 impl Buffer {
     fn new() -> Self {
         Self {
-            entry: None,
+            handle: None,
             trace_id: String::with_capacity(MAX_TRACE_ID),
             path: String::with_capacity(MAX_PATH + LONGEST_ESCAPE),
             queue_time: None,
@@ -122,7 +122,7 @@ impl Buffer {
     }
 
     fn clear(&mut self) {
-        self.entry = None;
+        self.handle = None;
         self.trace_id.clear();
         self.path.clear();
         self.queue_time = None;
@@ -134,12 +134,12 @@ fn trace_id(headers: &HeaderMap) -> Option<&[u8]> {
     static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
     static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
     let traceparent = headers.get(&TRACEPARENT);
-    let id = traceparent.and_then(|value| of_traceparent(value.as_bytes()));
+    let id = traceparent.and_then(|value| parse_traceparent(value.as_bytes()));
     id.or_else(|| headers.get(&X_REQUEST_ID).map(|value| value.as_bytes()))
 }
 
 /// The trace id of a `traceparent`: `version-trace_id-parent_id-flags`, as W3C Trace Context defines it.
-fn of_traceparent(value: &[u8]) -> Option<&[u8]> {
+fn parse_traceparent(value: &[u8]) -> Option<&[u8]> {
     let is_id = |text: &[u8], length: usize| {
         let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         text.len() == length && text.iter().all(is_hex)
@@ -170,7 +170,8 @@ static POOL: Pool = Pool([const { Mutex::new(Vec::new()) }; LISTS]);
 struct Pool([Mutex<Buffers>; LISTS]);
 
 impl Pool {
-    /// Tries the lists, beginning with this thread's. A list that another thread uses is skipped, so no thread waits.
+    /// Calls `with` with each list, beginning with this thread's, until it returns a value. Skips a list that another
+    /// thread uses, so no thread waits.
     fn find<T>(&self, mut with: impl FnMut(&mut Buffers) -> Option<T>) -> Option<T> {
         let first = thread_number();
         (0..LISTS).find_map(|step| {
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_used_again_and_says_nothing_of_the_last_request() {
+    fn a_reused_buffer_has_nothing_of_the_last_request() {
         let (_, path) = with(|buffer| {
             buffer.set_trace_id(b"secret");
             buffer.set_path("/secret");

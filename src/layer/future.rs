@@ -95,7 +95,8 @@ where
         poll.map_ok(|response| {
             let outcome = Outcome::from_status(response.status().as_u16());
             let failure = response.extensions().get().cloned();
-            response.map(|body| TimedBody::new(body, guard.hand_over(), outcome, length, failure))
+            response
+                .map(|body| TimedBody::new(body, guard.move_to_body(), outcome, length, failure))
         })
     }
 }
@@ -130,8 +131,8 @@ fn length_and_type(headers: &HeaderMap) -> (Option<u64>, &[u8]) {
     (length, content_type.map_or(b"", HeaderValue::as_bytes))
 }
 
-/// Whether a response is timed only until its head. The time of a body that is never sent, or that the client ends at
-/// will, says nothing about the speed of a page.
+/// Whether a response is timed only until its head. A body that is never sent, or that the client ends at will, says
+/// nothing about the speed of a page.
 fn ends_at_head(status: StatusCode, content_type: &[u8]) -> bool {
     let never_sent = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     status.is_informational()
@@ -140,7 +141,8 @@ fn ends_at_head(status: StatusCode, content_type: &[u8]) -> bool {
         || starts_with(content_type, b"application/grpc")
 }
 
-/// Whether a text starts with another, which is in lower case. Compares from the end, where types differ sooner.
+/// Whether a text starts with `start`, which is in lower case, whatever the case of the text. Compares from the end,
+/// where content types differ sooner.
 fn starts_with(text: &[u8], start: &[u8]) -> bool {
     let bytes = text.iter().zip(start);
     text.len() >= start.len()

@@ -1,4 +1,4 @@
-//! The guard of a measurement, which ends exactly once: with a response, an error, a cancelled or panicking
+//! The guard of a measurement. A measurement ends exactly once: with a response, an error, a cancelled or panicking
 //! request, or the end of a body.
 
 use std::cell::RefCell;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, Method, StatusCode};
 
-use super::route::{ContextOverride, Recorded, Route, Target};
+use super::route::{ContextOverride, Recorded, RequestContext, Route};
 use super::source::Head;
 use super::span::RequestSpan;
 use tower_pulse_core::clock::{Clock, Tick};
@@ -36,22 +36,22 @@ static NO_DETAILS: RequestDetails<'static> = RequestDetails {
 /// The measurement of one request. Dropping it without an end records the request as cancelled or panicked.
 pub(super) struct Guard {
     /// `None` if the request is not recorded, or has ended.
-    target: Option<Target>,
+    context: Option<RequestContext>,
     start: Tick,
     /// The recorder's id, or 0 if an outer layer measures the request.
     id: u32,
     /// Whether the response may have a gRPC status: all requests of gRPC are POST.
     may_be_grpc: bool,
-    /// Whether the head of a response counts as an error, for the end of its body.
+    /// Whether the head of the response counted as an error. Used at the end of the body.
     head_error: bool,
-    /// The status of a head that was sent.
+    /// The status of the response, once its head was sent.
     status: Option<StatusCode>,
     polls: RequestPolls,
     span: RequestSpan,
 }
 
-/// Marks the thread as working on a guard's request. Must be ended by [`leave`](Self::leave): a drop means that the
-/// request has panicked.
+/// While this value exists, the thread is marked as working on the guard's request. [`leave`](Self::leave) ends the
+/// work. A drop without `leave` means that the request has panicked.
 pub(super) struct ActiveRequest<'a> {
     guard: &'a mut Guard,
     before: u64,
@@ -96,8 +96,8 @@ impl Guard {
     /// Begins the measurement of a request. Measures nothing if the request is not recorded, or if an outer layer of
     /// the same `Pulse` already measures it. The method and the extensions are those of the head.
     ///
-    /// Never inlined into a user's crate, so that its parts are always inlined here, once. In `benches/peers`, this
-    /// reduced the time from 1.25 to 1.04 times that of a hand-written layer.
+    /// Never inlined into a user's crate, so that the functions that it calls are inlined here, once. In
+    /// `benches/peers`, this reduced the time from 1.25 to 1.04 times that of a hand-written layer.
     #[inline(never)]
     pub(super) fn start<'a>(
         route: &Arc<Route>,
@@ -108,16 +108,16 @@ impl Guard {
         let recording = &*route.recording;
         if !active::is_within_any()
             && !has_span(recording)
-            && let Some(entry) = route.seen(method, extensions)
+            && let Some(handle) = route.seen(method, extensions)
         {
             let thread = thread_number();
             recording.request_started(thread);
-            entry.begin(thread);
+            handle.begin(thread);
             // The clock is read before the clone is made. In the other order, the function would need code that drops
             // the clone if the clock panics.
             let start = recording.clock().tick();
-            let target = Some(Target::Registered(entry.clone()));
-            return Self::new(target, start, recording.id(), method);
+            let context = Some(RequestContext::Registered(handle.clone()));
+            return Self::new(context, start, recording.id(), method);
         }
         Self::start_unseen(route, &head())
     }
@@ -128,20 +128,20 @@ impl Guard {
     #[inline(never)]
     fn start_unseen(route: &Arc<Route>, head: &Head<'_>) -> Self {
         let recording = &*route.recording;
-        let (target, id) = if active::is_within(recording.id()) {
+        let (context, id) = if active::is_within(recording.id()) {
             if let Some(inner) = route.context_override(head) {
                 add_override(inner);
             }
             (None, 0)
         } else {
             // The id is set even if this layer does not record the request, so that no inner layer records it.
-            (route.target(head), recording.id())
+            (route.context(head), recording.id())
         };
-        if let Some(target) = &target {
+        if let Some(context) = &context {
             recording.request_started(thread_number());
-            target.begin();
+            context.begin();
         }
-        let mut guard = Self::new(target, recording.clock().tick(), id, head.method);
+        let mut guard = Self::new(context, recording.clock().tick(), id, head.method);
         if has_span(recording) {
             guard.open_span(recording);
         }
@@ -150,18 +150,18 @@ impl Guard {
 
     /// Opens the span of the request, if the request is recorded here. Spans within it find the request by its scope.
     fn open_span(&mut self, recording: &RecordingState) {
-        if self.target.is_some()
+        if self.context.is_some()
             && let Some((span, scope)) = RequestSpan::open(recording, self.start)
         {
             self.span = span;
-            self.target = self.target.take().map(|target| target.timed(scope));
+            self.context = self.context.take().map(|context| context.timed(scope));
         }
     }
 
     #[inline(always)]
-    fn new(target: Option<Target>, start: Tick, id: u32, method: &Method) -> Self {
+    fn new(context: Option<RequestContext>, start: Tick, id: u32, method: &Method) -> Self {
         Self {
-            target,
+            context,
             start,
             id,
             may_be_grpc: *method == Method::POST,
@@ -189,7 +189,7 @@ impl Guard {
     /// Gives the timers and the span of the request back to this thread.
     #[inline(always)]
     fn restore(&self) {
-        if let Some(Target::Timed(timed)) = &self.target {
+        if let Some(RequestContext::Timed(timed)) = &self.context {
             active::resume(self.id, &timed.scope);
         }
         self.span.enter();
@@ -199,7 +199,7 @@ impl Guard {
     #[inline(always)]
     pub(super) fn resume(&mut self) -> ActiveRequest<'_> {
         if self.polls.has_ended_one()
-            && let Some(clock) = clock(self.target.as_ref())
+            && let Some(clock) = clock(self.context.as_ref())
         {
             self.polls.begin(clock);
         }
@@ -211,10 +211,10 @@ impl Guard {
         }
     }
 
-    /// Ends a poll after which the request goes on.
+    /// Ends a poll that did not end the request.
     #[inline(always)]
     pub(super) fn poll_ended(&mut self) {
-        if let Some(clock) = clock(self.target.as_ref()) {
+        if let Some(clock) = clock(self.context.as_ref()) {
             self.polls.end(clock);
         }
     }
@@ -228,8 +228,8 @@ impl Guard {
         }
     }
 
-    /// Ends the request at once: the caller may catch the panic, and drop the guard only after the thread has stopped
-    /// panicking.
+    /// Ends the request at once. Otherwise, a caller that catches the panic would drop the guard after the panic, and
+    /// the request would count as cancelled.
     #[cold]
     #[inline(never)]
     fn panicked(&mut self, before: u64) {
@@ -246,14 +246,14 @@ impl Guard {
         let scope = active::suspend(self.id, before);
         let has_overrides = self.take_override();
         if let Some(scope) = scope {
-            self.target = self.target.take().map(|target| target.timed(scope));
+            self.context = self.context.take().map(|context| context.timed(scope));
         }
-        // Outside of a layer, a `Within` may have set the bit.
+        // A `Within` outside of a layer may have set the bit `UNSETTLED`, although no outer guard is active.
         let panic = panics::last_panic(before & !active::UNSETTLED == 0);
         let has_panic = panic.is_some();
         if let Some(failure) = panic {
-            let target = self.target.take();
-            self.target = target.map(|target| target.failed(failure, self.start));
+            let context = self.context.take();
+            self.context = context.map(|context| context.failed(failure, self.start));
         }
         if before != 0 && (has_overrides || has_panic || active::has_scopes()) {
             active::mark_unsettled();
@@ -265,44 +265,45 @@ impl Guard {
     fn take_override(&mut self) -> bool {
         let take = |overrides: &RefCell<Vec<ContextOverride>>| {
             let mut overrides = overrides.borrow_mut();
-            let mine = overrides.iter().position(|one| one.recorder == self.id);
+            let mine = overrides.iter().position(|new| new.recorder == self.id);
             let mine = mine.map(|at| overrides.swap_remove(at));
             (mine, overrides.is_empty())
         };
         let (mine, is_last) = OVERRIDES.try_with(take).unwrap_or((None, true));
         if let Some(inner) = mine {
-            self.override_target(inner);
+            self.override_context(inner);
         }
         !is_last
     }
 
     /// Replaces the context with the one that an inner layer has given to this request. Keeps the details of this
     /// layer, which sees the whole request.
-    fn override_target(&mut self, inner: ContextOverride) {
-        // Without a target, the request is not recorded, or has ended.
-        let Some(target) = self.target.take() else {
+    fn override_context(&mut self, inner: ContextOverride) {
+        // Without a context, the request is not recorded, or has ended.
+        let Some(context) = self.context.take() else {
             return;
         };
-        // Registering lets the route remember the context, so that its next request allocates nothing.
-        let Some(Recorded { entry, details, .. }) = target.into_recorded() else {
+        // Registering lets the route remember the context, so that the route's next request allocates nothing.
+        let Some(recorded) = context.into_recorded() else {
             return;
         };
-        let is_unmatched = entry.is_unmatched();
-        self.target = Some(match inner.target {
-            Some(target) if is_unmatched || !inner.only_unmatched => {
-                entry.abandon();
-                target.begin();
-                target.with_details(details)
+        let (handle, details) = (recorded.handle, recorded.details);
+        let is_unmatched = handle.is_unmatched();
+        self.context = Some(match inner.context {
+            Some(context) if is_unmatched || !inner.only_unmatched => {
+                handle.abandon();
+                context.begin();
+                context.with_details(details)
             }
-            Some(_) => Target::Registered(entry).with_details(details),
+            Some(_) => RequestContext::Registered(handle).with_details(details),
             None => {
-                self.target = Some(Target::Registered(entry));
+                self.context = Some(RequestContext::Registered(handle));
                 return self.discard();
             }
         });
     }
 
-    /// Ends with the head of a response. Never inlined, like [`start`](Self::start).
+    /// Ends the request with the head of its response. Never inlined, like [`start`](Self::start).
     #[inline(never)]
     pub(super) fn responded(
         &mut self,
@@ -318,23 +319,23 @@ impl Guard {
         };
         match registered {
             // Most requests end here.
-            Some(entry) if is_success && !entry.inspects_heads() => {
+            Some(handle) if is_success && !handle.inspects_heads() => {
                 let ended = Ended {
                     outcome: Outcome::Success,
                     is_error: false,
                     status: Some(status),
                 };
-                entry.finish_request(start, ended, &self.polls, &NO_DETAILS);
+                handle.finish_request(start, ended, &self.polls, &NO_DETAILS);
             }
-            Some(entry) => {
+            Some(handle) => {
                 let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
-                let ended = ended_with(&entry, &head);
-                finish(&entry, start, ended, &self.polls, &NO_DETAILS);
+                let ended = ended_with(&handle, &head);
+                finish(&handle, start, ended, &self.polls, &NO_DETAILS);
             }
             None if is_unrecorded(extensions) => self.discard(),
             None => {
                 let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
-                self.finish_other(|entry| ended_with(entry, &head), extensions.get());
+                self.finish_other(|handle| ended_with(handle, &head), extensions.get());
             }
         }
     }
@@ -343,17 +344,17 @@ impl Guard {
     #[inline(always)]
     fn take_registered(&mut self) -> Option<Arc<ContextHandle>> {
         // Matching before the move saves a drop of the parts that are not moved.
-        let Some(Target::Registered(_)) = self.target else {
+        let Some(RequestContext::Registered(_)) = self.context else {
             return None;
         };
-        match self.target.take() {
-            Some(Target::Registered(entry)) => Some(entry),
+        match self.context.take() {
+            Some(RequestContext::Registered(handle)) => Some(handle),
             _ => None,
         }
     }
 
-    /// Ends a request whose context is not registered, or that has details, timers or a failure. Does nothing if it has
-    /// ended.
+    /// Ends a request whose context is not registered, or that has details, timers or a failure. Does nothing if the
+    /// request has ended.
     #[cold]
     #[inline(never)]
     fn finish_other(
@@ -361,35 +362,35 @@ impl Guard {
         ended: impl FnOnce(&ContextHandle) -> Ended,
         failure: Option<&Failure>,
     ) {
-        let recorded = self.target.take().and_then(Target::into_recorded);
+        let recorded = self.context.take().and_then(RequestContext::into_recorded);
         let Some(Recorded {
-            entry,
+            handle,
             details,
             scope,
         }) = recorded
         else {
             return;
         };
-        let ended = ended(&entry);
+        let ended = ended(&handle);
         // This order keeps timers from covering more than the request's time, and from being drained before the
         // request.
-        let timers = scope.map(|scope| scope.end(&entry));
+        let timers = scope.map(|scope| scope.end(&handle));
         let within = timers.as_ref().filter(|_| ended.is_error);
         let failure = failure.or_else(|| within?.failure.as_ref());
-        let of_request = RequestDetails {
+        let request_details = RequestDetails {
             timers: timers.as_ref(),
             failure,
             ..details.details()
         };
-        finish(&entry, self.start, ended, &self.polls, &of_request);
+        finish(&handle, self.start, ended, &self.polls, &request_details);
         if let Some(failure) = failure {
-            entry.count_failure(failure);
+            handle.count_failure(failure);
         }
         if let Some(timers) = timers {
-            timers.add_to(&entry);
+            timers.add_to(&handle);
         }
         if let Some(time) = details.queue_time() {
-            time.record(&entry);
+            time.record(&handle);
         }
     }
 
@@ -403,37 +404,37 @@ impl Guard {
         self.status = Some(status);
         let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
         self.poll_ended();
-        let recording = self.target.as_ref().and_then(Target::recording);
+        let recording = self.context.as_ref().and_then(RequestContext::recording);
         self.head_error = recording.is_some_and(|recording| is_error(recording, &head));
     }
 
-    /// Ends with the body of a response, whose head had this failure.
+    /// Ends the request with the body of its response. The head of the response had this failure.
     pub(super) fn body_ended(&mut self, outcome: Outcome, failure: Option<&Failure>) {
         self.end(outcome, self.head_error, failure);
     }
 
     /// Moves the measurement out, so that the body can end it.
-    pub(super) fn hand_over(&mut self) -> Self {
+    pub(super) fn move_to_body(&mut self) -> Self {
         Self {
-            target: self.target.take(),
+            context: self.context.take(),
             span: std::mem::take(&mut self.span),
             ..*self
         }
     }
 
-    /// Ends without recording.
+    /// Ends the request without recording it.
     #[cold]
     fn discard(&mut self) {
-        let target = self.target.take();
-        if let Some(recording) = target.as_ref().and_then(Target::recording) {
+        let context = self.context.take();
+        if let Some(recording) = context.as_ref().and_then(RequestContext::recording) {
             recording.request_ended();
         }
-        if let Some(entry) = target.as_ref().and_then(Target::entry) {
-            entry.abandon();
+        if let Some(handle) = context.as_ref().and_then(RequestContext::handle) {
+            handle.abandon();
         }
     }
 
-    /// Ends with an outcome. Further calls do nothing.
+    /// Ends the request with an outcome. Further calls do nothing.
     #[inline(never)]
     pub(super) fn end(&mut self, outcome: Outcome, error: bool, failure: Option<&Failure>) {
         let ended = Ended {
@@ -446,7 +447,7 @@ impl Guard {
             Some(_) => None,
         };
         match registered {
-            Some(entry) => finish(&entry, self.start, ended, &self.polls, &NO_DETAILS),
+            Some(handle) => finish(&handle, self.start, ended, &self.polls, &NO_DETAILS),
             None => self.finish_other(|_| ended, failure),
         }
     }
@@ -467,7 +468,7 @@ impl Guard {
 impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.target.is_some() {
+        if self.context.is_some() {
             self.end_dropped(None);
         }
     }
@@ -476,45 +477,44 @@ impl Drop for Guard {
 /// Whether a request of this recorder needs a span.
 #[inline(always)]
 fn has_span(recording: &RecordingState) -> bool {
-    let spans = recording.spans.get();
-    cfg!(feature = "tracing") && spans.is_some_and(|spans| spans.is_installed())
+    cfg!(feature = "tracing") && recording.spans.get().is_some_and(|spans| spans.is_installed())
 }
 
-/// The clock of the recorder, if the request is recorded. Optimized for registered contexts, as each poll comes here
-/// twice.
+/// The clock of the recorder, if the request is recorded. Optimized for registered contexts, because each poll calls
+/// this function twice.
 #[inline(always)]
-fn clock(target: Option<&Target>) -> Option<&Clock> {
-    match target {
-        Some(Target::Registered(entry)) => Some(entry.recording().clock()),
+fn clock(context: Option<&RequestContext>) -> Option<&Clock> {
+    match context {
+        Some(RequestContext::Registered(handle)) => Some(handle.recording().clock()),
         other => clock_of_other(other),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn clock_of_other(target: Option<&Target>) -> Option<&Clock> {
-    Some(target?.recording()?.clock())
+fn clock_of_other(context: Option<&RequestContext>) -> Option<&Clock> {
+    Some(context?.recording()?.clock())
 }
 
 #[inline(never)]
 fn finish(
-    entry: &ContextHandle,
+    handle: &ContextHandle,
     start: Tick,
     ended: Ended,
     polls: &RequestPolls,
     details: &RequestDetails<'_>,
 ) {
-    if entry.is_unmatched() && ended.outcome == Outcome::Success {
-        entry.recording().warn_unmatched();
+    if handle.is_unmatched() && ended.outcome == Outcome::Success {
+        handle.recording().warn_unmatched();
     }
-    entry.finish_request(start, ended, polls, details);
+    handle.finish_request(start, ended, polls, details);
 }
 
 /// The outcome of a request that ends with the head of its response.
-fn ended_with(entry: &ContextHandle, head: &ResponseHead<'_>) -> Ended {
+fn ended_with(handle: &ContextHandle, head: &ResponseHead<'_>) -> Ended {
     Ended {
         outcome: Outcome::from_status(head.status.as_u16()),
-        is_error: is_error(entry.recording(), head),
+        is_error: is_error(handle.recording(), head),
         status: Some(head.status),
     }
 }

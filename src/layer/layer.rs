@@ -39,17 +39,18 @@ impl PulseLayer {
             recorder,
             source,
             skips,
-            fallback_only: false,
+            is_for_admin_router: false,
         };
         Self { options }
     }
 
-    /// Makes the layer that the admin router has around its fallback. When the admin router is merged, its fallback
-    /// replaces the fallback of the user's router, together with the user's layer around that fallback. This layer then
-    /// counts the requests that match no route, but only if the user has added a layer too.
+    /// Makes a layer that belongs to the admin router. The layer does not count as one that the user has added, and
+    /// records nothing unless the user has added one. Around the admin router's fallback, the layer records the
+    /// requests that match no route: `merge` replaces the fallback of the user's router, together with the user's layer
+    /// around that fallback.
     #[cfg(feature = "admin")]
-    pub(crate) fn standing_in(mut self) -> Self {
-        self.options.fallback_only = true;
+    pub(crate) fn for_admin_router(mut self) -> Self {
+        self.options.is_for_admin_router = true;
         self
     }
 
@@ -125,7 +126,7 @@ impl<S, const BODY_END: bool> Layer<S> for PulseLayer<BODY_END> {
     type Service = PulseService<S, BODY_END>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        if !self.options.fallback_only {
+        if !self.options.is_for_admin_router {
             self.options.recorder.recording.layer_added();
         }
         let routes = Routes::new(Route::new(self.options.clone()));

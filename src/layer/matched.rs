@@ -11,7 +11,7 @@ pub(super) struct Template(MatchedPath);
 impl Template {
     /// The template of a request; `None` if no route matched, or if the layer does not see the route.
     #[inline]
-    pub(super) fn of(extensions: &Extensions) -> Option<&MatchedPath> {
+    pub(super) fn matched_path(extensions: &Extensions) -> Option<&MatchedPath> {
         extensions.get::<MatchedPath>()
     }
 
@@ -26,7 +26,7 @@ impl Template {
     /// Whether the templates are equal. Equal templates usually share an allocation. Comparing addresses is safe,
     /// because this template keeps its allocation alive.
     #[inline]
-    pub(super) fn is(&self, path: &MatchedPath) -> bool {
+    pub(super) fn equals(&self, path: &MatchedPath) -> bool {
         let (mine, theirs) = (self.0.as_str(), path.as_str());
         mine.len() == theirs.len() && (mine.as_ptr() == theirs.as_ptr() || mine == theirs)
     }

@@ -17,8 +17,8 @@
 //! - A layer applied twice counts once. The outermost layer measures; the innermost
 //!   [`named`](PulseLayer::named) or [`context`](PulseLayer::context) sets the context. The route template of
 //!   an inner layer is used where the outer layers see no route, as within `nest_service`.
-//! - No layer records a request that is [ignored](crate::Builder::ignore), for which a function returns `None`, or
-//!   whose response carries [`Unrecorded`](crate::Unrecorded).
+//! - A request is not recorded if it is [ignored](crate::Builder::ignore), if a context function returns `None` for it,
+//!   or if its response has the extension [`Unrecorded`](crate::Unrecorded).
 //!
 //! # When a request ends
 //!
@@ -37,8 +37,8 @@
 //! figures.
 
 // Read in this order: `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
-// measurement, once), `span` (the span of a request), `details` (kept in case the request is slow or fails), `route`
-// (chooses the context), `source` (the user's choice of contexts), and `body` (timing to the body's end).
+// measurement, once), `span` (the span of a request), `details` (needed only if the request is slow or fails), `route`
+// (finds the context), `source` (the user's choice of contexts), and `body` (times until the end of the body).
 
 mod body;
 mod details;

@@ -40,9 +40,9 @@ pub(super) struct Routes(Arc<Route>);
 struct ShardCopies {
     /// The routes of all shards except the first. The first shard's route contains this value.
     others: OnceLock<Box<[Arc<Route>]>>,
-    /// The thread that cloned the service last, and how often that thread has changed. [`NO_THREAD`] once there are
-    /// `others`.
+    /// The thread that cloned the service last; [`NO_THREAD`] once there are `others`.
     last_thread: AtomicUsize,
+    /// How often `last_thread` has changed.
     changes: AtomicU32,
 }
 
@@ -56,7 +56,7 @@ impl Routes {
     pub(super) fn route(&self) -> &Arc<Route> {
         match self.0.sharing.others.get() {
             None => &self.0,
-            Some(others) => self.of_thread(others),
+            Some(others) => self.route_of_thread(others),
         }
     }
 
@@ -73,13 +73,13 @@ impl Routes {
                 if self.0.sharing.last_thread.load(Ordering::Relaxed) != NO_THREAD {
                     (self.0.sharing.last_thread).store(NO_THREAD, Ordering::Relaxed);
                 }
-                Self(self.of_thread(others).clone())
+                Self(self.route_of_thread(others).clone())
             }
         }
     }
 
     #[inline(always)]
-    fn of_thread<'a>(&'a self, others: &'a [Arc<Route>]) -> &'a Arc<Route> {
+    fn route_of_thread<'a>(&'a self, others: &'a [Arc<Route>]) -> &'a Arc<Route> {
         // The number of shards is a power of two. `others` has one element less, so its length is the mask.
         let shard = thread_number() & others.len();
         others.get(shard.wrapping_sub(1)).unwrap_or(&self.0)
@@ -103,7 +103,7 @@ pub(super) struct LayerOptions {
     pub(super) recorder: Arc<Recorder>,
     pub(super) source: Source,
     pub(super) skips: IgnoreList,
-    pub(super) fallback_only: bool,
+    pub(super) is_for_admin_router: bool,
 }
 
 /// State that the clones of one layered service share. Under axum's `Router::layer` the state is for one route and
@@ -130,7 +130,7 @@ struct Slot {
     is_of_all_methods: bool,
     path: Template,
     /// A handle for this route alone.
-    entry: Arc<ContextHandle>,
+    handle: Arc<ContextHandle>,
     /// Whether the head of each request must be read: some of the template's paths may be ignored, or details or waits
     /// in front of this process are recorded.
     needs_head: bool,
@@ -145,7 +145,7 @@ impl Slot {
 }
 
 /// The context under which a request is recorded.
-pub(super) enum Target {
+pub(super) enum RequestContext {
     /// A registered context.
     Registered(Arc<ContextHandle>),
     /// A context that is registered when the request ends, unless the admin router answered it.
@@ -153,24 +153,24 @@ pub(super) enum Target {
     /// A registered context, with details of the request.
     Detailed(Detailed),
     /// Any of the other variants, with the timers that ran within the request.
-    Timed(Box<TimedTarget>),
+    Timed(Box<TimedContext>),
 }
 
 /// A context, and the timers of one of its requests.
-pub(super) struct TimedTarget {
-    pub(super) target: Target,
+pub(super) struct TimedContext {
+    pub(super) context: RequestContext,
     pub(super) scope: Arc<Scope>,
 }
 
 /// The context, details and timers that a request is recorded with.
 pub(super) struct Recorded {
-    pub(super) entry: Arc<ContextHandle>,
+    pub(super) handle: Arc<ContextHandle>,
     pub(super) details: Detailed,
     /// The timers that ran within the request.
     pub(super) scope: Option<Arc<Scope>>,
 }
 
-impl Target {
+impl RequestContext {
     /// Replaces the details of the request. `details` has no context yet.
     pub(super) fn with_details(self, mut details: Detailed) -> Self {
         match self {
@@ -178,15 +178,15 @@ impl Target {
                 new.details = details;
                 Self::Unregistered(new)
             }
-            Self::Registered(entry) => match details.add_entry(entry) {
-                Some(entry) => Self::Registered(entry),
+            Self::Registered(handle) => match details.add_handle(handle) {
+                Some(handle) => Self::Registered(handle),
                 None => Self::Detailed(details),
             },
-            Self::Detailed(mut others) => match others.take_entry() {
-                Some(entry) => Self::Registered(entry).with_details(details),
-                None => Self::Detailed(others),
+            Self::Detailed(mut old) => match old.take_handle() {
+                Some(handle) => Self::Registered(handle).with_details(details),
+                None => Self::Detailed(old),
             },
-            Self::Timed(timed) => timed.target.with_details(details).timed(timed.scope),
+            Self::Timed(timed) => timed.context.with_details(details).timed(timed.scope),
         }
     }
 
@@ -194,7 +194,7 @@ impl Target {
     pub(super) fn timed(self, scope: Arc<Scope>) -> Self {
         match self {
             Self::Timed(timed) if Arc::ptr_eq(&timed.scope, &scope) => Self::Timed(timed),
-            target => Self::Timed(Box::new(TimedTarget { target, scope })),
+            context => Self::Timed(Box::new(TimedContext { context, scope })),
         }
     }
 
@@ -210,42 +210,42 @@ impl Target {
 
     /// Registers the context. Returns the context with the request's details and timers.
     pub(super) fn into_recorded(self) -> Option<Recorded> {
-        let (entry, details) = match self {
-            Self::Registered(entry) => (entry, Detailed::default()),
+        let (handle, details) = match self {
+            Self::Registered(handle) => (handle, Detailed::default()),
             Self::Unregistered(mut new) => {
                 let details = std::mem::take(&mut new.details);
-                let entry = new.entry();
-                entry.begin(thread_number());
-                (entry, details)
+                let handle = new.handle();
+                handle.begin(thread_number());
+                (handle, details)
             }
-            Self::Detailed(mut detailed) => (detailed.take_entry()?, detailed),
+            Self::Detailed(mut detailed) => (detailed.take_handle()?, detailed),
             Self::Timed(timed) => {
-                let recorded = timed.target.into_recorded()?;
+                let recorded = timed.context.into_recorded()?;
                 let scope = Some(timed.scope);
                 return Some(Recorded { scope, ..recorded });
             }
         };
         Some(Recorded {
-            entry,
+            handle,
             details,
             scope: None,
         })
     }
 
     /// The context, if it is registered.
-    pub(super) fn entry(&self) -> Option<&Arc<ContextHandle>> {
+    pub(super) fn handle(&self) -> Option<&Arc<ContextHandle>> {
         match self {
-            Self::Registered(entry) => Some(entry),
+            Self::Registered(handle) => Some(handle),
             Self::Unregistered(_) => None,
-            Self::Detailed(detailed) => detailed.entry(),
-            Self::Timed(timed) => timed.target.entry(),
+            Self::Detailed(detailed) => detailed.handle(),
+            Self::Timed(timed) => timed.context.handle(),
         }
     }
 
-    /// Counts a request that begins. A context that is not registered counts it when it ends.
+    /// Counts a request that begins. A context that is not registered yet counts the request at its end.
     pub(super) fn begin(&self) {
-        if let Some(entry) = self.entry() {
-            entry.begin(thread_number());
+        if let Some(handle) = self.handle() {
+            handle.begin(thread_number());
         }
     }
 
@@ -253,8 +253,8 @@ impl Target {
     pub(super) fn recording(&self) -> Option<&RecordingState> {
         match self {
             Self::Unregistered(new) => Some(&new.route.recording),
-            Self::Timed(timed) => timed.target.recording(),
-            other => other.entry().map(|entry| &**entry.recording()),
+            Self::Timed(timed) => timed.context.recording(),
+            other => other.handle().map(|handle| &**handle.recording()),
         }
     }
 }
@@ -264,7 +264,7 @@ pub(super) struct ContextOverride {
     /// The id of the recorder of both layers.
     pub(super) recorder: u32,
     /// `None` if the request is not recorded.
-    pub(super) target: Option<Target>,
+    pub(super) context: Option<RequestContext>,
     /// Whether the context is used only if the outer layers see no route.
     pub(super) only_unmatched: bool,
 }
@@ -282,13 +282,13 @@ pub(super) struct PendingContext {
 impl PendingContext {
     /// Registers the context.
     #[cold]
-    pub(super) fn entry(self) -> Arc<ContextHandle> {
-        let entry = self.route.layer.recorder.entry(Kind::Http, &self.name);
+    pub(super) fn handle(self) -> Arc<ContextHandle> {
+        let handle = self.route.layer.recorder.entry(Kind::Http, &self.name);
         #[cfg(feature = "axum")]
         if let Some(key) = self.key {
-            self.route.remember(key, &entry);
+            self.route.remember(key, &handle);
         }
-        entry
+        handle
     }
 }
 
@@ -336,8 +336,8 @@ impl Route {
         let slot = self.slot.get()?;
         let is_same = !slot.needs_head
             && slot.is_of_method(method)
-            && slot.path.is(Template::of(extensions)?);
-        is_same.then_some(&slot.entry)
+            && slot.path.equals(Template::matched_path(extensions)?);
+        is_same.then_some(&slot.handle)
     }
 
     /// Without axum, there are no slots.
@@ -347,13 +347,13 @@ impl Route {
     }
 
     /// The context of a request; `None` if it is not recorded.
-    pub(super) fn target(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
+    pub(super) fn context(self: &Arc<Self>, head: &Head<'_>) -> Option<RequestContext> {
         #[cfg(feature = "axum")]
         if let Source::Matched { with_method } = self.layer.source
-            && let Some(path) = Template::of(head.extensions)
+            && let Some(path) = Template::matched_path(head.extensions)
         {
             return match self.slot.get() {
-                Some(slot) if slot.is_of_method(head.method) && slot.path.is(path) => {
+                Some(slot) if slot.is_of_method(head.method) && slot.path.equals(path) => {
                     self.in_slot(slot, head)
                 }
                 _ => Some(self.detailed(self.matched(path, with_method, head)?, head)),
@@ -364,17 +364,17 @@ impl Route {
 
     /// The context in the slot.
     #[cfg(feature = "axum")]
-    fn in_slot(&self, slot: &Slot, head: &Head<'_>) -> Option<Target> {
+    fn in_slot(&self, slot: &Slot, head: &Head<'_>) -> Option<RequestContext> {
         if self.layer.skips.contain_path_of(head) {
             return None;
         }
-        Some(self.detailed(Target::Registered(slot.entry.clone()), head))
+        Some(self.detailed(RequestContext::Registered(slot.handle.clone()), head))
     }
 
     /// Adds the details of a request, if they are recorded.
-    fn detailed(&self, target: Target, head: &Head<'_>) -> Target {
+    fn detailed(&self, context: RequestContext, head: &Head<'_>) -> RequestContext {
         let details = Detailed::new(head, self.recording.details(), self.queue.as_ref());
-        target.with_details(details)
+        context.with_details(details)
     }
 
     /// The context of a route template that is not in the slot.
@@ -384,7 +384,7 @@ impl Route {
         path: &MatchedPath,
         with_method: bool,
         head: &Head<'_>,
-    ) -> Option<Target> {
+    ) -> Option<RequestContext> {
         thread_local! {
             static NAME: RefCell<String> = const { RefCell::new(String::new()) };
         }
@@ -405,13 +405,13 @@ impl Route {
             self.layer.recorder.existing_http(&clean_name(&name))
         });
         let key = (head.method.clone(), Template::new(path));
-        if let Ok(Some(entry)) = registered {
-            self.remember(key, &entry);
-            return Some(Target::Registered(entry));
+        if let Ok(Some(handle)) = registered {
+            self.remember(key, &handle);
+            return Some(RequestContext::Registered(handle));
         }
         let mut name = String::new();
         write(&mut name);
-        Some(Target::Unregistered(Box::new(PendingContext {
+        Some(RequestContext::Unregistered(Box::new(PendingContext {
             name: Cow::Owned(name),
             route: self.clone(),
             details: Detailed::default(),
@@ -420,12 +420,12 @@ impl Route {
     }
 
     #[cfg(feature = "axum")]
-    fn remember(&self, (method, path): (Method, Template), entry: &ContextHandle) {
+    fn remember(&self, (method, path): (Method, Template), handle: &ContextHandle) {
         // If a request of another context has filled the slot, this context is looked up by name each time.
         self.slot.get_or_init(|| Slot {
             method,
             is_of_all_methods: matches!(self.layer.source, Source::Matched { with_method: false }),
-            entry: entry.clone_unshared(),
+            handle: handle.clone_unshared(),
             needs_head: self.recording.details().any()
                 || self.queue.is_some()
                 || self.layer.skips.may_match(path.as_str()),
@@ -434,8 +434,8 @@ impl Route {
     }
 
     /// The context of a request without a route template.
-    fn without_template(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
-        let is_without_layer = self.layer.fallback_only && !self.recording.has_layer();
+    fn without_template(self: &Arc<Self>, head: &Head<'_>) -> Option<RequestContext> {
+        let is_without_layer = self.layer.is_for_admin_router && !self.recording.has_layer();
         if is_without_layer || self.layer.skips.contain_path_of(head) {
             return None;
         }
@@ -449,26 +449,26 @@ impl Route {
         let only_unmatched = match &self.layer.source {
             #[cfg(feature = "axum")]
             Source::Matched { .. } => {
-                Template::of(head.extensions)?;
+                Template::matched_path(head.extensions)?;
                 true
             }
             Source::Named(_) | Source::Function(_) => false,
         };
-        let target = if only_unmatched {
+        let context = if only_unmatched {
             // The outer layer sees the whole path, and decides whether the request is ignored.
-            Some(self.target(head)?)
+            Some(self.context(head)?)
         } else {
             self.named(head)
         };
         Some(ContextOverride {
             recorder: self.recording.id(),
-            target,
+            context,
             only_unmatched,
         })
     }
 
     /// The context from the layer's name or function; `None` if the function returns none.
-    fn named(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
+    fn named(self: &Arc<Self>, head: &Head<'_>) -> Option<RequestContext> {
         let name = match &self.layer.source {
             #[cfg(feature = "axum")]
             Source::Matched { .. } => Cow::Borrowed(UNMATCHED),
@@ -477,8 +477,8 @@ impl Route {
         };
         Some(
             match self.layer.recorder.existing_http(&clean_name(&name)) {
-                Some(entry) => Target::Registered(entry),
-                None => Target::Unregistered(Box::new(PendingContext {
+                Some(handle) => RequestContext::Registered(handle),
+                None => RequestContext::Unregistered(Box::new(PendingContext {
                     name: name.into_owned().into(),
                     route: self.clone(),
                     details: Detailed::default(),

@@ -12,7 +12,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 pub struct Head<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The URI. A client may send any path: never use it unchanged as a context.
+    /// The URI. A client may send any path: never use the path unchanged as a context.
     pub uri: &'a Uri,
     /// The HTTP version.
     pub version: Version,

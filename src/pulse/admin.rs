@@ -50,9 +50,9 @@ impl Pulse {
         S: Clone + Send + Sync + 'static,
     {
         let router = tower_pulse_admin::mounted(self.admin_source(), access, path)?;
-        // This layer is around the fallback only. Each admin route within the layer would take one of the
-        // `max_contexts`.
-        let fallback = axum::Router::new().layer(self.layer().standing_in());
+        // This layer is around the fallback only. If it were around the admin routes too, each of them would take one
+        // of the `max_contexts`.
+        let fallback = axum::Router::new().layer(self.layer().for_admin_router());
         Ok(self.unrecorded(router).merge(fallback))
     }
 
@@ -82,13 +82,13 @@ impl Pulse {
         self.unrecorded(tower_pulse_admin::or_panic(router))
     }
 
-    /// Returns a router whose routes no layer of this `Pulse` records, wherever the router is added and however a
-    /// request ends. The layer added here does not count as one that the user has added.
+    /// Returns a router whose requests no layer of this `Pulse` records, wherever the router is added and however a
+    /// request ends.
     fn unrecorded<S>(&self, router: axum::Router<S>) -> axum::Router<S>
     where
         S: Clone + Send + Sync + 'static,
     {
-        router.route_layer(self.layer().context(|_| None).standing_in())
+        router.route_layer(self.layer().context(|_| None).for_admin_router())
     }
 
     fn admin_source(&self) -> tower_pulse_admin::Source {

@@ -73,8 +73,8 @@ impl Pulse {
     /// the change ends, the page shows the name, and the change stays a problem. A second acknowledgement replaces the
     /// name. Hidden characters of the name are escaped, it is cut at 64 bytes, and an empty name becomes `someone`.
     ///
-    /// The change is written between two rounds of folding, which interrupts the folder for a moment. At most 100
-    /// changes of a store are acknowledged at the same time.
+    /// The acknowledgement is written between two rounds of folding, which interrupts the instance that folds for a
+    /// moment. At most 100 changes of a store are acknowledged at the same time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -86,9 +86,9 @@ impl Pulse {
     /// ```
     ///
     /// # Errors
-    /// There is no such change, or it has ended; 100 others are acknowledged; the `Pulse` was shut down; the store
-    /// failed; or the store has not written the acknowledgement within 5 s. In the last two cases, the text says
-    /// whether the acknowledgement may still be written.
+    /// There is no such change, or the change has ended; 100 other changes are acknowledged; the `Pulse` was shut down;
+    /// the store failed; or the store has not written the acknowledgement within 5 s. In the last two cases, the text
+    /// says whether the acknowledgement may still be written.
     ///
     /// # Cancel safety
     /// The change may have been acknowledged.
@@ -108,9 +108,9 @@ impl Pulse {
         self.0.handle.acknowledge_change(id, None).await
     }
 
-    /// Removes a [mark](Self::mark), and returns it. Changes no longer name it as a suspect. The mark of a version can
-    /// be removed too. The version then gets a new mark only after another version was marked, even if all instances
-    /// restart.
+    /// Removes a [mark](Self::mark), and returns it. Changes no longer name the mark as a suspect. The mark of a
+    /// version can be removed too. The version then gets a new mark only after another version was marked, even if all
+    /// instances restart.
     ///
     /// # Errors
     /// There is no such mark; the `Pulse` was shut down; the store failed; or the store has not removed the mark within
@@ -123,9 +123,9 @@ impl Pulse {
     }
 
     /// Marks this moment, for the whole fleet: a deploy, a migration, a campaign. Changes that begin near a mark name
-    /// it as a suspect, and `api/deploy` compares each page before and after it. The newest 50 of these marks are kept,
-    /// and also the newest 50 marks of versions. Invisible characters, and those that change the direction of text, are
-    /// escaped.
+    /// it as a suspect, and `api/deploy` compares each page before and after the mark. The newest 50 of these marks are
+    /// kept, and also the newest 50 marks of versions. Invisible characters, and those that change the direction of
+    /// text, are escaped.
     ///
     /// [`Builder::app_version`](crate::Builder::app_version) makes marks of deploys by itself.
     ///

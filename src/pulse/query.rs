@@ -5,7 +5,7 @@ use tower_pulse_core::query::answers::Reader;
 
 impl Pulse {
     /// Returns the reader of the data that the dashboard shows: see [`query`](crate::query). The routers of this
-    /// `Pulse` share it, so the store is asked once for all of them.
+    /// `Pulse` share the reader, so the store is asked once for all routers.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -22,7 +22,7 @@ struct Role(&'static str);
 
 /// The role of a session.
 async fn role(cookie: Option<HeaderValue>) -> Option<Role> {
-    // Like a database, answers only after a wait.
+    // Waits before the answer, like a database.
     tokio::task::yield_now().await;
     match cookie?.as_bytes() {
         b"sid=1" => Some(Role("operator")),
@@ -59,7 +59,7 @@ async fn only_operators_enter(app: Router, refused: u16) {
 }
 
 #[tokio::test]
-async fn a_session_that_the_services_own_middleware_looks_up() {
+async fn a_role_from_the_services_own_middleware_gives_access() {
     async fn sessions(mut request: Request, next: Next) -> Response {
         let cookie = request.headers().get(COOKIE).cloned();
         if let Some(role) = role(cookie).await {
@@ -76,7 +76,7 @@ async fn a_session_that_the_services_own_middleware_looks_up() {
 }
 
 #[tokio::test]
-async fn a_route_layer_around_an_open_admin_router() {
+async fn a_route_layer_protects_an_open_admin_router() {
     async fn operators_only(request: Request, next: Next) -> Result<Response, StatusCode> {
         let cookie = request.headers().get(COOKIE).cloned();
         match role(cookie).await {
@@ -88,12 +88,11 @@ async fn a_route_layer_around_an_open_admin_router() {
     let admin = pulse.mount("/admin/pulse", Access::open());
     let app = shop(&pulse).merge(admin.route_layer(middleware::from_fn(operators_only)));
     only_operators_enter(app, 401).await;
-    // Refusals are not recorded either.
+    // No request to the admin router is recorded, whether refused or not.
     pulse.flush().await.unwrap();
     assert_eq!(pulse.health().recording.recorded, 4);
 }
 
-/// For example, a scraper has an old token, or a person guesses.
 #[tokio::test]
 async fn wrong_credentials_are_counted_and_logged_once_a_minute() {
     let (log, _guard) = Log::start();

@@ -1,5 +1,5 @@
-//! The size of each answer: all questions, with parameters at their extremes, to services as large as the builder's
-//! defaults allow, and larger.
+//! The size of each answer. The tests ask every question, with parameters at their extremes. The services have as much
+//! data as the builder's defaults allow, or more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -114,7 +114,7 @@ const METRICS: &str =
 fn questions() -> Vec<String> {
     let mut questions: Vec<String> = OTHERS.map(str::to_owned).into();
     for span in SPANS {
-        questions.extend(OF_SPANS.map(|of| format!("{of}{span}")));
+        questions.extend(OF_SPANS.map(|question| format!("{question}{span}")));
         for precision in [1, 60, 86_400] {
             questions.push(format!("series?precision={precision}&{span}"));
         }
@@ -140,8 +140,8 @@ async fn every_answer_is_bounded() {
         let (bytes, status) = (answer.body.len(), answer.status);
         assert!(bytes <= MAX_BYTES, "{ask}: {bytes} bytes");
         assert!([200, 400, 404].contains(&status), "{ask}: {status}");
-        let is_named = status != 400 || answer.json()["parameter"].is_string();
-        assert!(is_named, "{ask}: {}", answer.text());
+        let has_parameter = status != 400 || answer.json()["parameter"].is_string();
+        assert!(has_parameter, "{ask}: {}", answer.text());
     }
     for questions in questions().chunks(16).step_by(3) {
         let answer = client.get(&screen(questions)).await;
@@ -158,14 +158,14 @@ async fn every_answer_is_bounded() {
 }
 
 #[tokio::test]
-async fn others_are_served_while_a_large_screen_is_answered() {
+async fn other_tasks_run_while_a_large_screen_is_answered() {
     let mut served = served(Pulse::builder(), 500, 0, 0).await;
     let asks: Vec<String> = (0..16)
         .map(|offset| format!("paths?limit=20&offset={offset}"))
         .collect();
     // The runtime has one thread: the task runs whenever the handler of the screen yields.
-    let turns = Arc::new(AtomicUsize::new(0));
-    let counted = turns.clone();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
     let other = tokio::spawn(async move {
         loop {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -173,9 +173,9 @@ async fn others_are_served_while_a_large_screen_is_answered() {
         }
     });
     served.client.get("/pulse/api/paths").await;
-    let before = turns.load(Ordering::Relaxed);
+    let before = runs.load(Ordering::Relaxed);
     let answer = served.client.get(&screen(&asks)).await;
-    let during = turns.load(Ordering::Relaxed) - before;
+    let during = runs.load(Ordering::Relaxed) - before;
     other.abort();
     assert_eq!(answer.status, 200);
     assert!(during >= 16, "{during}");
@@ -184,7 +184,7 @@ async fn others_are_served_while_a_large_screen_is_answered() {
 /// Asks all questions of the dashboard about 2,000 paths, with the longest tables and the longest window of the finest
 /// slices.
 #[tokio::test]
-async fn the_page_is_never_refused() {
+async fn no_question_of_the_dashboard_is_refused() {
     let mut served = served(Pulse::builder(), 2_000, 1_000, 10_000).await;
     served.pulse.mark("new index").await.unwrap();
     const SPAN: &str = "from=1699992260&to=1700000000";
@@ -218,7 +218,7 @@ async fn the_page_is_never_refused() {
             "slowest_requests?window=6h&per_path=5&limit=100",
             "slowest_requests?window=6h&status=failed&q=things&limit=100",
         ],
-        // The page asks this when it exports to a file.
+        // The dashboard's question for an export.
         &["paths?SPAN&kind=http&limit=1000&offset=1000"],
     ];
     for asks in screens {

@@ -1,4 +1,4 @@
-//! A user's first hour: the dashboard and health advise services that use the layer in a way that hides requests.
+//! A user's first hour: the dashboard and health give advice if a service uses the layer in a way that hides requests.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn warnings(client: &mut Client, text: &str) -> usize {
     let health = answer(client, "health").await;
     let warnings = health["warnings"].as_array().unwrap().iter();
     warnings
-        .filter(|one| one.as_str().unwrap().contains(text))
+        .filter(|warning| warning.as_str().unwrap().contains(text))
         .count()
 }
 
@@ -51,7 +51,7 @@ fn home() -> Router {
 }
 
 #[tokio::test]
-async fn files_behind_a_fallback_are_told_how_to_get_a_name() {
+async fn advice_shows_how_to_name_files_without_a_route() {
     for is_nested in [false, true] {
         let (pulse, _hand) = pulse();
         let files = ServeDir::new(env!("CARGO_MANIFEST_DIR"));
@@ -79,7 +79,7 @@ async fn files_behind_a_fallback_are_told_how_to_get_a_name() {
     }
 }
 
-/// A 404 beside requests to routes needs no advice. The service names its files, as the advice shows.
+/// The service names its files as the advice shows. The 404s beside requests to routes need no advice.
 #[tokio::test]
 async fn files_with_a_name_need_no_advice() {
     let (pulse, hand) = pulse();
@@ -101,7 +101,7 @@ async fn files_with_a_name_need_no_advice() {
 }
 
 #[tokio::test]
-async fn a_layer_before_the_routes_is_told_after_ten_seconds() {
+async fn health_warns_of_a_layer_before_the_routes_after_ten_seconds() {
     for paths in [&["/", "/"][..], &["/", "/favicon.ico"]] {
         let (pulse, hand) = pulse();
         let app = Router::new().layer(pulse.layer()).merge(home());
@@ -111,7 +111,7 @@ async fn a_layer_before_the_routes_is_told_after_ten_seconds() {
         assert_eq!(warnings(&mut client, "after all routes").await, 1);
         assert_eq!(warnings(&mut client, "axum than 0.8").await, 1);
         let advice = &answer(&mut client, "overview?window=hour").await["advice"];
-        // If nothing is recorded, the API gives no advice: the dashboard has its own for this case.
+        // The API gives no advice if nothing is recorded. The dashboard has advice of its own for this case.
         assert_eq!(
             advice.is_object(),
             paths.contains(&"/favicon.ico"),
@@ -125,7 +125,7 @@ async fn a_layer_before_the_routes_is_told_after_ten_seconds() {
     assert_eq!(warnings(&mut client, "after all routes").await, 0);
 }
 
-/// The layer cannot see the routes of a router of another axum version.
+/// A fallback service hides its routes from the layer, as another version of axum does.
 #[tokio::test]
 async fn unseen_routes_get_advice_about_the_axum_version() {
     let (pulse, _hand) = pulse();
@@ -136,7 +136,7 @@ async fn unseen_routes_get_advice_about_the_axum_version() {
 }
 
 #[tokio::test]
-async fn more_than_a_fifth_of_cancelled_requests_are_told_which_order_mends_it() {
+async fn many_cancelled_requests_get_advice_about_the_order_of_layers() {
     let (pulse, _hand) = pulse();
     let (status, after) = (StatusCode::SERVICE_UNAVAILABLE, Duration::from_millis(20));
     let slow = || tokio::time::sleep(Duration::from_secs(3_600));

@@ -14,7 +14,7 @@ use crate::rig::http::Client;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, look_until};
 
-/// The fields of an answer. A field of a group has the group's name and a dot before its own name.
+/// Adds the names of an answer's fields. The name of a field in an object begins with the object's name and a dot.
 fn fields(prefix: &str, value: &Value, names: &mut Vec<String>) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let name = format!("{prefix}{name}");
@@ -170,7 +170,7 @@ async fn the_guide_names_every_metric_with_its_labels() {
     assert_eq!(
         (differing(&table, &families), differing(&families, &table)),
         (vec![], vec![]),
-        "in the table of api.md, and in `metrics`"
+        "only in the table of api.md, and only in `metrics`"
     );
 
     // All documents may omit labels, but may name only labels that exist.
@@ -195,9 +195,9 @@ async fn the_guide_names_every_metric_with_its_labels() {
         ("prometheus.md", include_str!("../../docs/prometheus.md")),
     ] {
         for (name, labels) in named(text) {
-            let there = samples.get(&name);
-            let is_there = there.is_some_and(|there| labels.is_subset(there));
-            assert!(is_there, "{document}: {name}{labels:?}");
+            let known = samples.get(&name);
+            let is_known = known.is_some_and(|known| labels.is_subset(known));
+            assert!(is_known, "{document}: {name}{labels:?}");
             found += 1;
         }
     }

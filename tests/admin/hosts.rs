@@ -1,5 +1,5 @@
-//! The hosts that a request may name. Otherwise another site could point its own name at this service, and read the
-//! service from a visitor's browser (DNS rebinding).
+//! Requests that do not name an allowed host are refused. Otherwise another site could point its own name at this
+//! service, and read the service from a visitor's browser (DNS rebinding).
 
 use axum::Router;
 use tower_pulse::Pulse;
@@ -14,13 +14,13 @@ async fn served(access: Access) -> Client {
 }
 
 const HEALTH: &str = "/pulse/api/health?part=status";
-const OWN: &str = "127.0.0.1:3000 10.1.2.3 192.168.1.7:80 [::1]:3000 [fe80::1%25eth0] [2001:db8::7] 127.0.0.1. \
+const ALLOWED: &str = "127.0.0.1:3000 10.1.2.3 192.168.1.7:80 [::1]:3000 [fe80::1%25eth0] [2001:db8::7] 127.0.0.1. \
     localhost LocalHost:3000 localhost. shop.localhost:8080 0.0.0.0:3000 [::ffff:127.0.0.1]:1";
-const OTHERS: &str = "evil.example evil.example:3000 pulse.internal.evil.example notlocalhost localhost.evil.example \
+const BAD: &str = "evil.example evil.example:3000 pulse.internal.evil.example notlocalhost localhost.evil.example \
     127.0.0.1.evil.example 127.0.0.1@evil.example evil.example@127.0.0.1 1.2.3 256.1.1.1 [::1].evil.example \
     [evil.example] [::1 ::1 localhost:80:80 localhost:x localhost.. .localhost";
-/// More hosts that are refused: one with a space, and an empty one. They do not fit into the list above.
-const MORE_OTHERS: [&str; 2] = ["pulse internal", ""];
+/// More refused hosts, which a list separated by spaces cannot have.
+const MORE_BAD: [&str; 2] = ["pulse internal", ""];
 
 async fn ask(client: &mut Client, method: &str, path: &str, host: &str) -> Response {
     // Anyone can send these headers, so they must not change the host.
@@ -32,22 +32,22 @@ async fn ask(client: &mut Client, method: &str, path: &str, host: &str) -> Respo
     client.request(method, path, &headers, "").await
 }
 
-fn is_refused(host: &str, answer: &Response) {
+fn assert_refused(host: &str, answer: &Response) {
     assert_eq!(answer.status, 403, "{host}");
     let error = answer.json()["error"].as_str().unwrap().to_owned();
-    let is_told = error.contains("allow_host") || error.contains("not a valid host");
-    assert!(is_told, "{error}");
+    let explains = error.contains("allow_host") || error.contains("not a valid host");
+    assert!(explains, "{error}");
     assert!(error.len() < 600, "{error}");
 }
 
 #[tokio::test]
 async fn an_open_router_answers_addresses_and_localhost_only() {
     let mut client = served(Access::open()).await;
-    for host in OWN.split(' ') {
+    for host in ALLOWED.split(' ') {
         let answer = ask(&mut client, "GET", HEALTH, host).await;
         assert_eq!(answer.status, 200, "{host}");
     }
-    for host in OTHERS.split(' ').chain(MORE_OTHERS) {
+    for host in BAD.split(' ').chain(MORE_BAD) {
         for (method, path) in [
             ("GET", HEALTH),
             ("GET", "/pulse/api/screen?ask=health"),
@@ -56,7 +56,7 @@ async fn an_open_router_answers_addresses_and_localhost_only() {
             ("POST", "/pulse/"),
             ("POST", "/pulse/assets/app.js"),
         ] {
-            is_refused(host, &ask(&mut client, method, path, host).await);
+            assert_refused(host, &ask(&mut client, method, path, host).await);
         }
         // The page itself is served, to explain the refusal.
         let page = ask(&mut client, "GET", "/pulse/", host).await;
@@ -69,7 +69,7 @@ async fn an_open_router_answers_addresses_and_localhost_only() {
     let answer = client
         .request("GET", &absolute, &[("host", "localhost")], "")
         .await;
-    is_refused("an absolute URL", &answer);
+    assert_refused("an absolute URL", &answer);
     let refused = ask(&mut client, "GET", HEALTH, "Pulse.Internal:80")
         .await
         .text();
@@ -102,19 +102,19 @@ async fn a_named_host_is_answered() {
         "pulse.internal.evil.example",
         "pulse.internal..",
     ] {
-        is_refused(host, &ask(&mut client, "GET", HEALTH, host).await);
+        assert_refused(host, &ask(&mut client, "GET", HEALTH, host).await);
     }
 }
 
 #[tokio::test]
-async fn an_authentication_of_ones_own_needs_no_host() {
+async fn custom_access_and_allow_any_host_answer_every_host() {
     for access in [
         Access::open().allow_any_host(),
         Access::custom(|_| true),
         Access::custom_async(|_| async { true }),
     ] {
         let mut client = served(access).await;
-        for host in OWN.split(' ').chain(OTHERS.split(' ')).chain(MORE_OTHERS) {
+        for host in ALLOWED.split(' ').chain(BAD.split(' ')).chain(MORE_BAD) {
             let answer = ask(&mut client, "GET", HEALTH, host).await;
             assert_ne!(answer.status, 403, "{host}");
         }
@@ -122,7 +122,7 @@ async fn an_authentication_of_ones_own_needs_no_host() {
 }
 
 #[tokio::test]
-async fn a_host_that_nobody_can_ask_for_is_refused_at_the_start() {
+async fn an_invalid_host_is_refused_at_the_start() {
     let pulse = Pulse::builder().build().unwrap();
     for host in [
         "",

@@ -10,7 +10,7 @@ use crate::admin::client_of;
 use crate::rig::http::Response;
 
 const NOW: i64 = 1_700_000_000;
-/// Invisible characters. After the first one, `exe.jpg` is shown as `gpj.exe`.
+/// Invisible characters. The first one reverses the text after it: `gpj` is shown as `jpg`.
 const HIDDEN: [char; 8] = [
     '\u{202e}',
     '\u{2066}',
@@ -31,7 +31,7 @@ fn escaped(name: &str) -> String {
     format!("{name}{}gpj", hidden.concat())
 }
 
-fn shows_all(what: &str, answer: &Response) -> String {
+fn text_without_hidden(what: &str, answer: &Response) -> String {
     let text = answer.text();
     assert_eq!(answer.status, 200, "{what}: {text}");
     let hidden = text.chars().find(|c| HIDDEN.contains(c));
@@ -58,7 +58,7 @@ async fn hidden_characters_are_shown_escaped() {
         .add(&spoof("id"), 1);
     let mark = pulse.mark(&spoof("index")).await.unwrap();
     assert_eq!(*mark.text, escaped("index"));
-    // A heartbeat announces the version only after the version's mark is stored, as it is by now.
+    // The version's mark is stored by now, so this heartbeat announces the version.
     pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     hand.advance(Duration::from_secs(2));
@@ -81,15 +81,15 @@ async fn hidden_characters_are_shown_escaped() {
         ("metrics", &["GET /", "sales"]),
     ] {
         let answer = client.get(&format!("/pulse/{ask}")).await;
-        let text = shows_all(ask, &answer);
+        let text = text_without_hidden(ask, &answer);
         for name in names {
             assert!(text.contains(&json(name)), "{ask}: {text}");
         }
     }
-    let page = shows_all("the dashboard", &client.get("/pulse/").await);
+    let page = text_without_hidden("the dashboard", &client.get("/pulse/").await);
     assert!(page.contains(&escaped("<title>shop")), "{page}");
     // An answer that repeats the caller's text escapes it too.
     let uri = format!("/pulse/api/series?context={}", query(&spoof("none")));
-    let echoed = shows_all("series", &client.get(&uri).await);
+    let echoed = text_without_hidden("series", &client.get(&uri).await);
     assert!(echoed.contains("\\u202e"), "{echoed}");
 }

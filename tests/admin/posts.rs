@@ -1,4 +1,4 @@
-//! The limit on the number of posts.
+//! The limit on the number of requests that write.
 
 use std::time::Duration;
 

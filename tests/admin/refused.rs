@@ -10,7 +10,7 @@ use tower_pulse::query::{PathsQuery, QueryError, SlowestRequestsQuery};
 use crate::admin::client_of;
 use crate::rig::http::{Client, Response};
 
-/// Questions to every endpoint, all of which are answered, and the highest `limit` of each.
+/// Questions to every endpoint, and the highest `limit` that each allows.
 const QUESTIONS: [(&str, Option<usize>); 27] = [
     ("api/overview", None),
     ("api/paths", Some(1_000)),
@@ -59,7 +59,7 @@ fn with(question: &str, parameter: &str) -> String {
 }
 
 /// Panics unless the answer refuses the parameter, and its error contains all of `says`.
-fn is_refused(uri: &str, answer: &Response, parameter: &str, says: &[&str]) {
+fn assert_refused(uri: &str, answer: &Response, parameter: &str, says: &[&str]) {
     assert_eq!(answer.status, 400, "{uri}: {}", answer.text());
     let answer = answer.json();
     assert_eq!(answer["parameter"], parameter, "{uri}: {answer}");
@@ -99,7 +99,7 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
             ("x%5B%5D=1", "x[]"),
         ] {
             let uri = with(question, unknown);
-            is_refused(&uri, &client.get(&uri).await, name, &[name, "allowed"]);
+            assert_refused(&uri, &client.get(&uri).await, name, &[name, "allowed"]);
         }
         let Some((_, given)) = question.split_once('?') else {
             continue;
@@ -107,7 +107,7 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
         let name = given.split('=').next().unwrap();
         if name != "ask" {
             let uri = with(question, given);
-            is_refused(&uri, &client.get(&uri).await, name, &[name, "twice"]);
+            assert_refused(&uri, &client.get(&uri).await, name, &[name, "twice"]);
         }
     }
     for (question, name, says) in [
@@ -140,7 +140,7 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
         ("api/counters?precision=7", "precision", &["is 7:", "60"]),
     ] {
         let answer = client.get(&format!("/pulse/{question}")).await;
-        is_refused(question, &answer, name, says);
+        assert_refused(question, &answer, name, says);
     }
     // A link to the dashboard may have any query: other programs may add parameters to links.
     for path in ["/pulse?x=1", "/pulse/?x=1"] {
@@ -149,7 +149,7 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_that_writes_has_no_other_parameters_either() {
+async fn a_request_that_writes_is_refused_with_an_unknown_parameter() {
     let (mut client, _pulse) = served().await;
     let json = [("content-type", "application/json")];
     for (method, question, body) in [
@@ -163,7 +163,7 @@ async fn a_request_that_writes_has_no_other_parameters_either() {
     ] {
         let uri = with(question, "x=1");
         let answer = client.request(method, &uri, &json, body).await;
-        is_refused(&uri, &answer, "x", &["x", "allowed"]);
+        assert_refused(&uri, &answer, "x", &["x", "allowed"]);
     }
     let marks = client.json("/pulse/api/marks").await;
     assert_eq!(marks["marks"].as_array().unwrap().len(), 1, "{marks}");
@@ -176,7 +176,7 @@ async fn a_number_beyond_its_range_is_refused() {
     for (question, most) in QUESTIONS {
         let Some(most) = most else {
             let uri = with(question, "limit=1");
-            is_refused(&uri, &client.get(&uri).await, "limit", &["allowed"]);
+            assert_refused(&uri, &client.get(&uri).await, "limit", &["allowed"]);
             continue;
         };
         let answer = client.get(&with(question, &format!("limit={most}"))).await;
@@ -185,7 +185,7 @@ async fn a_number_beyond_its_range_is_refused() {
         for given in [&(most + 1).to_string(), &huge] {
             let uri = with(question, &format!("limit={given}"));
             let says = [&**given, &allowed];
-            is_refused(&uri, &client.get(&uri).await, "limit", &says);
+            assert_refused(&uri, &client.get(&uri).await, "limit", &says);
         }
     }
     for (question, name, given, allowed) in [
@@ -195,7 +195,7 @@ async fn a_number_beyond_its_range_is_refused() {
         ("api/slowest_requests", "per_path", "1001", "1 to 1000"),
     ] {
         let uri = with(question, &format!("{name}={given}"));
-        is_refused(&uri, &client.get(&uri).await, name, &[given, allowed]);
+        assert_refused(&uri, &client.get(&uri).await, name, &[given, allowed]);
     }
     let screen = client
         .json("/pulse/api/screen?ask=paths%3Flimit%3D1001&ask=health%3Fx&ask=health")
@@ -205,7 +205,7 @@ async fn a_number_beyond_its_range_is_refused() {
 }
 
 #[tokio::test]
-async fn a_text_is_answered_and_refused_in_rust_as_the_api_does() {
+async fn questions_as_text_in_rust_have_the_answers_and_errors_of_the_api() {
     let (mut client, pulse) = served().await;
     let query = pulse.query();
     let of_query =

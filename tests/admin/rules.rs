@@ -90,6 +90,6 @@ fn the_page_and_the_test_have_every_rule_and_alert() {
             .is_some_and(|name| !name.is_empty())
     };
     for alert in words(PAGE).chain(words(RULES_TEST)).filter(is_alert) {
-        assert!(alerts.contains(alert), "{alert} is no alert");
+        assert!(alerts.contains(alert), "{alert} is not an alert");
     }
 }

@@ -10,7 +10,7 @@ use tower_pulse::{Clock, Pulse};
 
 use crate::admin::client_of;
 
-/// Commands that only reads need, not recording.
+/// Commands that reads need, and recording does not.
 const COMMANDS: [&str; 4] = ["hscan", "zmscore", "zcard", "memory|usage"];
 
 async fn set_rights(redis: &mut MultiplexedConnection, rights: &str) {
@@ -33,8 +33,8 @@ async fn health_warns_while_the_store_cannot_be_read() {
     pulse.counter("sales").add(1);
     pulse.flush().await.unwrap();
     let mut client = client_of(&pulse, Access::open()).await;
-    // Returns the number of endpoints that cannot answer, and health's warnings about reading: folding may lack the same
-    // permission.
+    // Returns the number of endpoints that cannot answer, and health's warnings about reading. Other warnings are left
+    // out, because folding may lack the same permission.
     let endpoints = "overview paths counters slowest changes marks instances";
     let mut ask = async || {
         let mut failed = 0;
@@ -60,7 +60,7 @@ async fn health_warns_while_the_store_cannot_be_read() {
         let is_named = warnings.contains(&format!("+{command}"));
         assert!(failed == 0 && !is_named, "{command}: {failed}, {warnings}");
     }
-    // If the store is unreachable, health reports that with other warnings, and with its status.
+    // If the store is unreachable, health has other warnings instead.
     server.kill_9();
     hand.advance(Duration::from_secs(2));
     let (failed, warnings) = ask().await;

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Compiles the library and the tests of tower-pulse with no feature, with each feature alone and with each two of them,
-# warnings denied; then runs, for each feature alone, the tests that it allows. See `make test-all-feature-pairs`.
+# Compiles the library and the tests of tower-pulse with no feature, with each feature alone and with each pair of
+# features. Fails on warnings. Then runs the tests with each feature alone. See `make test-all-feature-pairs`.
 # usage: feature_pairs.sh [--list]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# Every dependency is compiled once for all of the sets. Warnings of other people's crates are not shown anyway.
+# All sets share a target folder, so each dependency is compiled once. The flag does not affect dependencies, because
+# cargo caps their lints.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/test-all} RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
 
-# The features that a user may name, each with those that it brings along, from the table [features].
-declare -A brings
+# The features from the table [features], each with the features that it turns on.
+declare -A turns_on
 names=()
-while IFS='|' read -r name rest; do
+while IFS='|' read -r name others; do
   names+=("$name")
-  brings[$name]=$rest
+  turns_on[$name]=$others
 done < <(awk '
   /^\[/ { here = $0 == "[features]" }
   here && /^[a-z]/ && !/^default / {
@@ -21,24 +22,24 @@ done < <(awk '
     print name "|" $0
   }' Cargo.toml)
 
-# All features of this crate that a set switches on, sorted.
+# All features of this crate that a set of features turns on, sorted.
 closure() {
   local -A all=()
   local waiting=("$@")
   while [ "${#waiting[@]}" -gt 0 ]; do
     local name=${waiting[0]}
     waiting=("${waiting[@]:1}")
-    if [ -z "${all[$name]:-}" ] && [ -n "${brings[$name]+known}" ]; then
+    if [ -z "${all[$name]:-}" ] && [ -n "${turns_on[$name]+known}" ]; then
       all[$name]=1
       local next
-      read -ra next <<<"${brings[$name]}"
+      read -ra next <<<"${turns_on[$name]}"
       waiting+=("${next[@]}")
     fi
   done
   printf '%s\n' "${!all[@]}" | sort | paste -sd, -
 }
 
-# Two sets that switch on the same features are one.
+# Adds a set of features, unless an earlier set turns on the same features.
 declare -A seen
 sets=()
 add() {
@@ -62,7 +63,7 @@ if [ "${1:-}" = --list ]; then
 fi
 
 SECONDS=0
-try() { # what to do, the set
+try() { # cargo's command, the set of features
   local start=$SECONDS
   cargo "$1" --quiet --locked --package tower-pulse --lib --tests --no-default-features --features "$2" ||
     { echo "FAILED: cargo $1 with the features \"$2\"" >&2 && exit 1; }

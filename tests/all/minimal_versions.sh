@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Compiles the published crates with the lowest version of each dependency that their manifests allow: an application
-# that holds one of them back must still compile. See `make test-all-minimal-versions`.
+# Compiles the published crates with the lowest version of each dependency that their manifests allow, because an
+# application may depend on this version. See `make test-all-minimal-versions`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 copy=target/minimal-versions
 rm -rf "$copy" && mkdir -p "$copy"
 
-# A workspace of the published crates alone, and without what only their tests need: the versions of these are no promise.
+# Copies the published crates, without their dev-dependencies, which users do not compile.
 git ls-files -z -- Cargo.toml README.md ARCHITECTURE.md LICENSE-MIT LICENSE-APACHE src crates |
   xargs -0 cp --parents --no-dereference -t "$copy"
 for manifest in "$copy"/Cargo.toml "$copy"/crates/*/Cargo.toml; do
@@ -21,8 +21,8 @@ for manifest in "$copy"/Cargo.toml "$copy"/crates/*/Cargo.toml; do
 done
 cd "$copy"
 
-# The resolver's option is not stable; it decides about the lock file only, and the compiler is as strict as ever. It
-# fails where a dependency needs a higher version of another one than a manifest asks for.
+# This option of cargo is unstable, but affects only the lock file. The command fails if a manifest asks for a lower
+# version of a dependency than another dependency needs.
 RUSTC_BOOTSTRAP=1 cargo update --quiet -Z direct-minimal-versions
 cargo tree --workspace --all-features --edges normal --depth 1 --prefix none --no-dedupe --format '{p}' |
   sed '/^tower-pulse/d; /^$/d; s/ (proc-macro)//' | sort -u | paste -sd' ' | fold -s -w 118

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of change detection with fresh seeds, and prints how often each fails: what they assert holds for most
-# random traffic and not for all of it, which is why `make test` has one seed. Fails when a test fails with more than
-# three seeds of twenty. See `make test-all-seeds`.
-# usage: N=20 TEST_THREADS=4 seeds.sh ARGUMENTS OF cargo test
+# Runs the tests of change detection with new seeds, and prints how often each test fails. The tests pass for most
+# random traffic, but not for all, so `make test` uses one fixed seed. Fails if a test fails with more than three of
+# twenty seeds. See `make test-all-seeds`. usage: N=20 TEST_THREADS=4 seeds.sh ARGUMENTS OF cargo test
 set -uo pipefail
 n=${N:-20}
 logs=target/seeds && rm -rf "$logs" && mkdir -p "$logs"
@@ -21,6 +20,6 @@ done
 echo
 table=$(grep -hE '^test .* \.\.\. FAILED$' "$logs"/* | sed 's/^test //; s/ \.\.\. FAILED$//' | sort | uniq -c | sort -rn)
 [ -n "$table" ] || { echo "No test failed with any of $n seeds." && exit 0; }
-echo "failed with so many of $n seeds:"
+echo "Of $n seeds, each test failed with this number:"
 echo "$table"
 awk -v most=$((n * 3 / 20)) '$1 > most { exit 1 }' <<<"$table"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Opens the dashboard of this version over the API of another one, and the other way round, in a real browser. The demo
-# of the other version is built from its commit in a folder of its own. See `make test-all-versions`.
+# Tests the dashboard of this version with the API of another version, and the reverse, in a real browser. Builds the
+# demo of the other version from its commit, in a separate folder. See `make test-all-versions`.
 # usage: OTHER=v0.1.0 versions.sh ARGUMENTS OF cargo build
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# The last release; before there is one, the first commit whose entries have version 1.
+# The last release or, before the first release, the first commit whose entries have version 1.
 first=$(git log -1 --format=%h -S'ENTRY_VERSION: u8 = 1;' -- crates/model/src/entry.rs)
 other=${OTHER:-$(git describe --tags --abbrev=0 2>/dev/null || echo "$first")}
 commit=$(git rev-parse --verify --short "$other^{commit}")

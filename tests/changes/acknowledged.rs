@@ -13,14 +13,14 @@ use crate::changes::traffic::Traffic;
 use crate::rig::asking;
 use crate::rig::seed::fixed_seed;
 
-/// The person who has acknowledged the first listed change, and the time in Unix seconds, as each instance reports
-/// them.
+/// The acknowledgement of the first listed change, as each instance reports it: the person, and the time in Unix
+/// seconds.
 async fn people(fleet: &Fleet) -> Vec<Option<(String, i64)>> {
     let mut people = Vec::new();
     for instance in &fleet.instances {
         let changes = instance.pulse.changes().await.unwrap();
         let acknowledged = changes[0].acknowledged.as_ref();
-        people.push(acknowledged.map(|one| (one.by.to_string(), one.at)));
+        people.push(acknowledged.map(|by| (by.by.to_string(), by.at)));
     }
     people
 }
@@ -102,7 +102,7 @@ async fn fleet_of(backend: Backend, ids: usize) -> Fleet {
 }
 
 #[tokio::test]
-async fn of_two_who_acknowledge_at_once_one_stays() {
+async fn if_two_people_acknowledge_a_change_at_once_one_of_them_stays() {
     let fleet = fleet_of(Backend::redis().await, 2).await;
     let [a, b] = [0, 1].map(|number| &fleet.instances[number].pulse);
     for round in 0..20 {
@@ -129,7 +129,7 @@ async fn of_two_who_acknowledge_at_once_one_stays() {
 }
 
 #[tokio::test]
-async fn no_more_than_a_hundred_are_acknowledged_and_those_that_ended_make_room() {
+async fn at_most_a_hundred_changes_are_acknowledged_and_ended_changes_make_room() {
     let fleet = fleet_of(Backend::memory(), 102).await;
     let pulse = &fleet.instances[0].pulse;
     let name = "é".repeat(70);
@@ -174,7 +174,7 @@ async fn a_change_is_acknowledged_over_http() {
     let ended = change("9999", "slower", "GET /b", (1.0, Some(START)));
     write(&fleet, vec![ended]).await;
     let app = &fleet.instances[1].app;
-    // This instance lists an acknowledgement at once, the other one when it reads the store again.
+    // The instance of `app` lists an acknowledgement at once, the other instance after its next read of the store.
     let is_listed = async |acknowledged: u64| {
         fleet.instances[0].time.advance(Duration::from_secs(2));
         for instance in &fleet.instances {
@@ -211,9 +211,8 @@ async fn a_change_is_acknowledged_over_http() {
     is_listed(0).await;
 }
 
-/// The access names the person who acknowledges a change.
 #[tokio::test]
-async fn the_access_names_the_person_or_else_the_request_does() {
+async fn the_person_is_named_by_the_access_or_else_by_the_request() {
     let fleet = fleet_of(Backend::memory(), 1).await;
     let pulse = &fleet.instances[0].pulse;
     let user = |parts: &http::request::Parts| {
@@ -229,7 +228,7 @@ async fn the_access_names_the_person_or_else_the_request_does() {
     let custom_async = Access::custom_async(move |parts| std::future::ready(named(parts)));
     let allowed = Access::custom(move |parts| user(parts).is_some());
     let (basic, token) = (Access::basic("ada", "secret"), Access::token("secret"));
-    // `ada:secret`, and `:secret` without a user.
+    // In base64: `ada:secret`, and `:secret`, which has no user.
     let (long, of_ada) = ("x".repeat(65), "Basic YWRhOnNlY3JldA==");
     let nobody = "Basic OnNlY3JldA==";
     for (access, name, value, expected) in [
@@ -255,7 +254,7 @@ async fn the_access_names_the_person_or_else_the_request_does() {
             status => Err(status),
         };
         assert_eq!(by, expected, "{access:?} {name}: {value}");
-        // The request can only name a caller whom the access does not name.
+        // The request may name the person only if the access does not.
         let said = json!({ "id": "0000", "acknowledged": true, "by": " mallory\u{202e} " });
         let (status, answer) = post(&app, said, &[(name, value)]).await;
         match expected {
@@ -264,16 +263,15 @@ async fn the_access_names_the_person_or_else_the_request_does() {
             Err(expected) => assert_eq!(status, expected),
         }
     }
-    // A person with permission to read can read.
+    // Permission to read is enough to read.
     let app = Router::new().merge(pulse.mount("/pulse", custom));
     let guest = [("x-user", "guest")];
     let got = asking::send(&app, "GET", "/pulse/api/changes", &guest, "").await;
     assert_eq!(got.status, 200);
 }
 
-/// A suspected mark that is removed is no longer listed as a suspect, in code and over HTTP.
 #[tokio::test]
-async fn a_mark_that_was_removed_is_no_suspect() {
+async fn a_removed_mark_is_no_longer_a_suspect() {
     let fleet = fleet_of(Backend::memory(), 0).await;
     let pulse = &fleet.instances[0].pulse;
     let tried = pulse.mark("tried").await.unwrap();
@@ -290,8 +288,8 @@ async fn a_mark_that_was_removed_is_no_suspect() {
     let are_suspected = async |expected: &[&str]| {
         let changes = serde_json::to_value(pulse.changes().await.unwrap()).unwrap();
         let listed = fleet.instances[0].json("api/changes").await["changes"].take();
-        for of in [changes, listed] {
-            let suspects = of[0]["suspects"].as_array().unwrap().iter();
+        for answer in [changes, listed] {
+            let suspects = answer[0]["suspects"].as_array().unwrap().iter();
             let texts: Vec<_> = suspects.map(|one| one["text"].as_str().unwrap()).collect();
             assert_eq!(texts, expected);
         }
@@ -304,9 +302,9 @@ async fn a_mark_that_was_removed_is_no_suspect() {
     assert_eq!(listed["changes"][0]["deploy"]["mark"]["text"], "new index");
 }
 
-/// Redis goes away: an acknowledgement fails, and says that it may still be written.
+/// The error says that the acknowledgement may still be written.
 #[tokio::test]
-async fn while_redis_is_away_nothing_is_said_to_be_acknowledged() {
+async fn an_acknowledgement_fails_while_redis_is_away() {
     let fleet = fleet_of(Backend::redis().await, 1).await;
     fleet.backend.server().kill_9();
     let pulse = &fleet.instances[0].pulse;

@@ -43,7 +43,7 @@ fn same<T: PartialEq + std::fmt::Debug>(mut of_instances: Vec<T>) -> T {
 }
 
 #[tokio::test]
-async fn four_instances_agree() {
+async fn four_instances_report_the_same_changes() {
     let seed = fixed_seed();
     let mut rng = Rng::with_seed(seed);
     let mut fleet = Fleet::new(Backend::redis().await, INSTANCES);
@@ -78,7 +78,7 @@ async fn four_instances_agree() {
         let (changes, answer) = (same(changes), same(answers));
         // A change is in the list of changes before a callback is called with it.
         let all = calls[0].lock().unwrap().clone();
-        let are_listed = all[checked..].iter().all(|one| changes.contains(one));
+        let are_listed = all[checked..].iter().all(|change| changes.contains(change));
         assert!(are_listed, "{all:#?}: {changes:#?}");
         checked = all.len();
         assert_eq!(answer["judged_until"], fleet.now);
@@ -120,9 +120,9 @@ async fn four_instances_agree() {
     }
 }
 
-/// A function that never returns must not stop the detection, nor the calls for other changes of the minute.
+/// A callback that never returns stops neither the detection nor the calls for other changes of the minute.
 #[tokio::test]
-async fn a_callback_that_does_not_return_stops_nothing() {
+async fn a_callback_that_does_not_return_stops_no_detection() {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
     let (release, blocked) = std::sync::mpsc::channel::<()>();

@@ -1,4 +1,4 @@
-//! `api/changes`, the changes in `api/path`, and those in `metrics`.
+//! Changes in `api/changes`, `api/path` and `metrics`.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const KINDS: [&str; 8] = [
     "new_error",
 ];
 
-/// A change as it is stored.
+/// A stored change. `extra` is in seconds per minute.
 pub fn change(id: &str, kind: &str, context: &str, (extra, ended): (f64, Option<i64>)) -> Change {
     let instance = (kind == "instance").then_some("web-1");
     let error = (kind == "new_error").then_some("db_timeout");
@@ -59,8 +59,8 @@ fn draw(rng: &mut Rng, count: usize, now: i64) -> Vec<Change> {
         .into_iter()
         .partition(|change| change.ended.is_none());
     let cost = |a: &Change, b: &Change| {
-        let is_minor = |of: &Change| matches!(of.kind.as_str(), "refusing" | "new_error");
-        let extra = |of: &Change| of.extra_seconds_per_minute;
+        let is_minor = |change: &Change| matches!(change.kind.as_str(), "refusing" | "new_error");
+        let extra = |change: &Change| change.extra_seconds_per_minute;
         (is_minor(a).cmp(&is_minor(b))).then_with(|| extra(b).total_cmp(&extra(a)))
     };
     ongoing.sort_by(cost);
@@ -123,11 +123,12 @@ async fn changes_are_filtered_ordered_and_divided_into_pages() {
     let metrics = instance.get("metrics").await.1;
     for kind in KINDS {
         let answer = get(&format!("?kind={kind}&limit=100")).await;
-        let is_of = |change: &Change| change.kind.as_str() == kind;
-        let of_kind = expected(&changes, is_of);
+        let has_kind = |change: &Change| change.kind.as_str() == kind;
+        let of_kind = expected(&changes, has_kind);
         assert_eq!(answer["total"], of_kind.len());
         assert_eq!(ids(&answer["changes"]), of_kind, "{kind}");
-        let ongoing = expected(&changes, |one| is_of(one) && one.ended.is_none()).len();
+        let ongoing = |change: &Change| has_kind(change) && change.ended.is_none();
+        let ongoing = expected(&changes, ongoing).len();
         assert_eq!(answer["standing"], ongoing);
         let gauge = format!("\npulse_changes{{kind=\"{kind}\"}} {ongoing}\n");
         assert!(metrics.contains(&gauge), "{gauge}: {metrics}");

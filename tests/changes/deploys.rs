@@ -1,5 +1,5 @@
-//! Versions of the application: their marks, and the comparison of each page before and after a deploy, and side by
-//! side.
+//! Versions of the application: their marks, and comparisons of pages before and after a deploy, and of two versions in
+//! the same minutes.
 
 use serde_json::{Value, json};
 use tower_pulse::Suspect;
@@ -41,7 +41,7 @@ async fn roll_out(fleet: &mut Fleet, version: &'static str, expected: &[&str]) {
     assert_eq!(marked(fleet).await, expected);
 }
 
-/// A removed mark of a version does not come back with a heartbeat or a restart until another version has a mark.
+/// After a version's mark is removed, the version gets no new mark until another version has been marked.
 #[tokio::test]
 async fn a_version_is_marked_once_when_it_is_new() {
     let mut fleet = Fleet::with_versions(Backend::memory(), &[Some("1.0"); INSTANCES]);
@@ -66,7 +66,7 @@ async fn a_version_is_marked_once_when_it_is_new() {
 
 /// The instances of a new version have different clocks, and send their marks at different times.
 #[tokio::test]
-async fn instances_that_start_about_together_make_one_mark() {
+async fn instances_that_start_within_seconds_make_one_mark() {
     let fleet = Fleet::with_versions(Backend::redis().await, &[Some("2.0"); 3]);
     let alive = async |number: usize, version: Value| {
         let all = fleet.instances[number].json("api/instances?window=5m");
@@ -161,11 +161,11 @@ async fn compared(fleet: &Fleet, mark: &str, before: [i64; 2], after: Option<[i6
     let rows = answer["contexts"].as_array().unwrap();
     assert_eq!(answer["total"], rows.len());
     let row = rows.iter().find(|row| row["context"] == PAGE).unwrap();
-    // Only one version has each of these pages.
+    // Each of these pages exists in one version only.
     for (context, missing) in [("GET /gone", "after"), ("GET /new", "before")] {
         let row = rows.iter().find(|row| row["context"] == context);
-        let is_of_mark = answer["mark"]["version"].is_null();
-        assert!(row.is_none_or(|row| is_of_mark || row[missing].is_null()));
+        let has_no_version = answer["mark"]["version"].is_null();
+        assert!(row.is_none_or(|row| has_no_version || row[missing].is_null()));
     }
     row.clone()
 }
@@ -188,7 +188,7 @@ async fn a_deploy_is_compared_with_the_hour_before() {
     let before = [at - 3_600, at];
     pass(&mut fleet, 1).await;
     compared(&fleet, &version, before, None).await;
-    // In the middle of a minute.
+    // The mark is made in the middle of a minute.
     fleet.set_clocks(fleet.now + 31);
     let mark = fleet.instances[1].pulse.mark("new index").await.unwrap();
     pass(&mut fleet, 1).await;
@@ -202,7 +202,7 @@ async fn a_deploy_is_compared_with_the_hour_before() {
     near(&row["before"]["mean"], 0.1, 1e-6);
     near(&row["after"]["mean"], 0.15, 1e-6);
     near(&row["extra_seconds_per_minute"], 40.0 * 0.05, 1e-6);
-    // The ten newest minutes of both versions. The means are those of successes, within the error of histograms.
+    // The versions are compared in their ten newest minutes. The means of successes have the error of histograms.
     let both = &row["side_by_side"];
     assert_eq!(both["minutes"], 10);
     for (side, mean, errors) in [("new", 0.2, 0.1), ("old", 0.1, 0.0)] {

@@ -69,9 +69,9 @@ fn check(earlier: Option<Earlier>, change: &Change, minutes: &Minutes, (ago, wid
     assert!((earlier.ratio - ratio).abs() <= 1e-6 * ratio, "{earlier:?}");
 }
 
-/// Passes an hour on each of the earlier days, with a factor for the time of one page, and then an hour with three
-/// incidents, or with one incident of all pages. Checks each figure of an earlier day against the model.
-async fn figures_are_those_of_a_plain_model(days: &[(i64, f64)], of_all: bool) {
+/// Passes an hour on each earlier day, in which one page takes `factor` times as long. Then passes an hour with three
+/// incidents, or with one incident `of_all` pages. Compares each figure of an earlier day with the model.
+async fn figures_match_a_simple_model(days: &[(i64, f64)], of_all: bool) {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
     let mut minutes = Minutes::new();
@@ -126,11 +126,11 @@ async fn figures_are_those_of_a_plain_model(days: &[(i64, f64)], of_all: bool) {
 /// The change of all pages is compared with all pages of earlier days. A week ago nothing was recorded, so there is no
 /// figure.
 #[tokio::test]
-async fn earlier_figures_of_all_pages_are_those_of_a_plain_model() {
-    figures_are_those_of_a_plain_model(&[(1, 1.0)], true).await;
+async fn earlier_figures_of_all_pages_match_a_simple_model() {
+    figures_match_a_simple_model(&[(1, 1.0)], true).await;
 }
 
 #[tokio::test]
-async fn earlier_figures_of_pages_are_those_of_a_plain_model() {
-    figures_are_those_of_a_plain_model(&[(7, 0.6), (1, 1.7)], false).await;
+async fn earlier_figures_of_pages_match_a_simple_model() {
+    figures_match_a_simple_model(&[(7, 0.6), (1, 1.7)], false).await;
 }

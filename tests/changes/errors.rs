@@ -1,4 +1,4 @@
-//! Pages that fail or refuse, with the status codes and the kinds of errors behind it, and new kinds of errors.
+//! Pages that fail or refuse, the status codes and kinds of errors of their responses, and new kinds of errors.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -62,14 +62,14 @@ async fn pass(
     [invoices, seats]: [&[Answers]; 2],
 ) -> Vec<Change> {
     let (second, requests) = (fleet.now + 30, traffic.minute());
-    let and = async |fleet: &Fleet| {
+    let serve_both = async |fleet: &Fleet| {
         let instance = &fleet.instances[1];
         serve(instance, INVOICES, invoices).await;
         serve(instance, SEATS, seats).await;
         instance.time.set_wall(second);
         instance.pulse.simulation().drain();
     };
-    fleet.pass_with(&requests, and).await;
+    fleet.pass_with(&requests, serve_both).await;
     assert_eq!(fleet.judge_by(judge).await, 1);
     let mut ongoing = fleet.ongoing().await;
     ongoing.retain(|change| [INVOICES, SEATS].contains(&&*change.context));
@@ -109,7 +109,7 @@ async fn failures_are_explained_and_a_new_kind_is_reported_once(backend: Backend
     let mut ongoing = Vec::new();
     for minute in 1..6 {
         if minute == 3 {
-            // The instance that judged is killed, and the other one goes on.
+            // The instance that judged is killed, and the other instance judges.
             fleet.restart(0).await;
         }
         let judge = usize::from(minute >= 3);
@@ -123,20 +123,20 @@ async fn failures_are_explained_and_a_new_kind_is_reported_once(backend: Backend
     let mut found = named(&ongoing);
     found.sort_unstable();
     assert_eq!(found, expected);
-    let of = |kind: ChangeKind| {
+    let change_of = |kind: ChangeKind| {
         let mut changes = ongoing.iter();
         changes.find(|change| change.kind == kind).unwrap()
     };
-    let same = of(ChangeKind::NewError);
+    let same = change_of(ChangeKind::NewError);
     assert_eq!((&same.id, same.since), (&new.id, began));
     assert_eq!((same.requests, same.minutes), (6 * 14, 6));
 
-    let failing = of(ChangeKind::Failing);
+    let failing = change_of(ChangeKind::Failing);
     assert_eq!((failing.since, failing.now), (began, 0.35));
     assert_eq!(code_and_kind(failing), (Some("503"), Some("db_timeout")));
     let cause = "db_timeout in 35 % of requests instead of 0 %; 503 rose from 0 % to 35 %";
     assert_eq!(failing.explanation(), format!("Suspect: {cause}."));
-    let refusing = of(ChangeKind::Refusing);
+    let refusing = change_of(ChangeKind::Refusing);
     assert_eq!(
         (refusing.since, refusing.then, refusing.now),
         (began, 0.025, 0.425)

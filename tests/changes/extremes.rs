@@ -9,7 +9,7 @@ use crate::changes::traffic::{PAGES, SEARCH, Traffic, requests};
 use crate::rig::seed::fixed_seed;
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_a_day_stops_nothing_for_long() {
+async fn after_a_clock_is_set_back_a_day_judging_goes_on() {
     let (mut fleet, mut traffic) = Fleet::with_a_slow_page(Backend::memory()).await;
     fleet.now -= 86_400;
     let (mut judged, from) = (0, fleet.now);
@@ -30,7 +30,7 @@ async fn a_clock_that_is_set_back_a_day_stops_nothing_for_long() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_forward_a_day_costs_no_day_of_judging() {
+async fn after_a_clock_is_set_forward_a_day_few_minutes_are_judged() {
     let (mut fleet, mut traffic) = Fleet::with_a_slow_page(Backend::memory()).await;
     fleet.now += 86_400;
     fleet.pass(&traffic.minute()).await;
@@ -45,7 +45,7 @@ async fn a_clock_that_is_set_forward_a_day_costs_no_day_of_judging() {
 
 /// An instance whose clock is far behind must not undo the verdicts of other instances.
 #[tokio::test]
-async fn an_instance_whose_clock_is_behind_disturbs_no_other() {
+async fn an_instance_whose_clock_is_behind_changes_no_verdict() {
     let mut fleet = Fleet::new(Backend::memory(), 2);
     let mut traffic = Traffic::new(fixed_seed(), 1);
     for minute in 0..60 {
@@ -62,13 +62,13 @@ async fn an_instance_whose_clock_is_behind_disturbs_no_other() {
 }
 
 #[tokio::test]
-async fn contexts_that_come_and_go_are_known() {
+async fn pages_that_come_and_go_are_counted_and_are_not_changes() {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
     for minute in 0..60 {
         let mut all = traffic.minute();
-        // Each of these pages has requests in one minute only. Below, one page has requests in every fifth minute, and
-        // one from the middle on.
+        // Each of these pages has requests in one minute only. `GET /job` has requests in every fifth minute, and
+        // `GET /new` from the middle on.
         for n in 0..20 {
             let campaign = format!("GET /campaign/{minute}/{n}");
             all.extend(requests(0, &campaign, 1, 5));

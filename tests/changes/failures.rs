@@ -42,15 +42,12 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
         let error = pulse.simulation().judge().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
         let health = pulse.health();
-        let told = &health.warnings;
-        assert!(
-            health.conditions.contains(&Condition::Judgement),
-            "{told:?}"
-        );
+        let has_condition = health.conditions.contains(&Condition::Judgement);
+        assert!(has_condition, "{:?}", health.warnings);
         assert_eq!(health.changes.judged_until, Some(judged_until));
-        let blind = &health.changes.blind_spots;
-        let is_late = blind.iter().any(|sentence| sentence.contains("is judged"));
-        assert_eq!(is_late, minute > 2, "{blind:?}");
+        let spots = &health.changes.blind_spots;
+        let is_late = spots.iter().any(|sentence| sentence.contains("is judged"));
+        assert_eq!(is_late, minute > 2, "{spots:?}");
     }
 
     fleet.backend.server().restart().await;
@@ -81,7 +78,7 @@ async fn slow_fleet() -> (Fleet, Traffic, MultiplexedConnection) {
 /// Passes minutes with the slow page, each of which must be judged in time.
 async fn judges_on(fleet: &mut Fleet, traffic: &mut Traffic, minutes: usize) {
     let passing = tokio::time::timeout(DEADLINE, fleet.slow(traffic, minutes));
-    passing.await.expect("it ends");
+    passing.await.expect("the minutes are judged in time");
     let health = fleet.instances[0].pulse.health();
     assert_eq!(health.changes.judged_until, Some(fleet.now));
 }
@@ -155,7 +152,7 @@ async fn tables_expire_with_their_fleet_and_begin_anew_if_they_cannot_be_read() 
 }
 
 #[tokio::test]
-async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
+async fn a_judgement_of_the_far_future_stops_judging_for_minutes_only() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     let futures = [i64::MAX, i64::MAX - 60, fleet.now + 20 * 86_400];
     for (until, restarts) in futures.into_iter().zip([false, true, false]) {
@@ -164,7 +161,7 @@ async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
         set_field(&mut conn, JUDGED, b"judged", &pack(&judged)).await;
         for _ in 0..3 {
             fleet.pass(&traffic.minute()).await;
-            // By the stored time, the minute is judged already, as by an instance whose clock is ahead.
+            // By the stored time, an instance whose clock is ahead has judged this minute.
             assert_eq!(fleet.judge().await, 0);
         }
         if restarts {
@@ -181,7 +178,7 @@ async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
 }
 
 #[tokio::test]
-async fn changes_of_a_later_version_are_passed_over() {
+async fn changes_of_a_later_version_are_skipped() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     let change = fleet.ongoing().await.remove(0);
     let [(field, packed)] = &fields(&mut conn, CHANGES).await[..] else {
@@ -210,7 +207,7 @@ async fn changes_of_a_later_version_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
+async fn a_table_of_another_type_is_an_error_and_health_names_its_key() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     // Marks that cannot be read do not hide other marks.
     fleet.instances[0].pulse.mark("deploy").await.unwrap();
@@ -239,8 +236,8 @@ async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
             assert!(warnings.iter().any(|one| one.contains("cannot be stored")));
         }
         pulse.simulation().heartbeat().await.unwrap();
-        let told = pulse.health().fold.quarantined_keys;
-        assert!(told.iter().any(|problem| problem.key == key), "{told:?}");
+        let keys = pulse.health().fold.quarantined_keys;
+        assert!(keys.iter().any(|problem| problem.key == key), "{keys:?}");
         fleet.instances[0].time.advance(Duration::from_secs(1));
         fleet.instances[0].json("api/changes").await;
         let marks = fleet.instances[0].json("api/marks").await;
@@ -253,9 +250,9 @@ async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
     }
 }
 
-/// If a version's mark cannot be made, the instance tries again later, and still sends heartbeats.
+/// The instance tries again later to mark its version.
 #[tokio::test]
-async fn a_version_whose_mark_cannot_be_made_is_alive() {
+async fn an_instance_whose_version_cannot_be_marked_sends_heartbeats() {
     let fleet = Fleet::with_versions(Backend::redis().await, &[Some("1.0"), Some("1.1")]);
     let [first, second] = [0, 1].map(|number| &fleet.instances[number]);
     first.pulse.simulation().heartbeat().await.unwrap();
@@ -263,10 +260,10 @@ async fn a_version_whose_mark_cannot_be_made_is_alive() {
     let mut conn = fleet.backend.server().connection().await;
     send(&mut conn, &["DEL", MARKS]).await;
     send(&mut conn, &["SET", MARKS, "garbage"]).await;
-    for turn in 0..2 {
+    for attempt in 0..2 {
         second.pulse.simulation().heartbeat().await.unwrap();
         let flushed = second.pulse.flush().await;
-        assert_eq!(flushed.is_err(), turn == 0, "the mark is dropped once");
+        assert_eq!(flushed.is_err(), attempt == 0, "the mark is dropped once");
         first.pulse.simulation().heartbeat().await.unwrap();
         let alive = first.json("api/overview").await["instances"].clone();
         assert_eq!(alive, 2, "the second instance is alive");

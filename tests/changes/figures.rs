@@ -1,4 +1,4 @@
-//! Rows, their pages and their changes have the same figures in different answers about an incident.
+//! Different answers about an incident have the same figures of a row, of its page and of its change.
 //! `tests/stores/windows.rs` compares the figures of windows with all requests.
 
 use serde_json::json;
@@ -43,7 +43,7 @@ async fn compared(query: &Reader, window: Window, name: &str) {
 /// All rows are of one window. The page's own answer about this window has the same figures.
 async fn fix_first(query: &Reader, window: Window, name: &str) {
     let answer = query
-        .ask(&FixFirstQuery::default().with(|of| (of.window, of.limit) = (window, Some(100))))
+        .ask(&FixFirstQuery::default().with(|ask| (ask.window, ask.limit) = (window, Some(100))))
         .await
         .unwrap();
     let changes = query.ask(&ChangesQuery::default()).await.unwrap();
@@ -72,11 +72,11 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
         assert!(may_save || saved == 0.0, "{}", about());
         if let Some(cause) = &row.cause {
             // The row has the same change as the list of changes.
-            let listed = changes.changes.iter().find(|one| one.change.id == cause.id);
-            assert_eq!(listed.map(|one| &one.change), Some(cause), "{}", about());
+            let listed = changes.changes.iter().find(|row| row.change.id == cause.id);
+            assert_eq!(listed.map(|row| &row.change), Some(cause), "{}", about());
             let is_of_time = row.reason == FixReason::Slower && !cause.is_tail;
             assert!(!is_of_time || row.ratio == Some(cause.ratio), "{}", about());
-            // Before it began, the slowdown has cost nothing.
+            // The slowdown costs nothing before it begins.
             let minutes = (row.window.to - cause.since) as f64 / 60.0;
             let most = cause.from_code * minutes + 1e-9;
             assert!(saved * seconds / 60.0 <= most, "{most}: {}", about());

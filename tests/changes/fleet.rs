@@ -88,7 +88,6 @@ impl Instance {
         }
     }
 
-    /// The answer of an endpoint.
     pub async fn get(&self, endpoint: &str) -> (StatusCode, String) {
         asking::text(&self.app, &format!("/pulse/{endpoint}")).await
     }
@@ -103,7 +102,7 @@ impl Instance {
         journal.is_some_and(|journal| journal.is_folder)
     }
 
-    /// Flushes until that succeeds, as it fails while no instance folds, for example after the folder was killed.
+    /// Flushes until a flush succeeds. Flushes fail while no instance folds, such as after the folder was killed.
     async fn flush(&self) -> Result<(), StoreError> {
         let start = Instant::now();
         loop {
@@ -145,13 +144,11 @@ impl Drop for Instance {
     }
 }
 
-/// The fleet.
 pub struct Fleet {
     pub backend: Backend,
     pub instances: Vec<Instance>,
     /// The start of the next minute, in Unix seconds.
     pub now: i64,
-    /// The versions of the instances.
     pub versions: Vec<Option<&'static str>>,
 }
 
@@ -173,7 +170,6 @@ impl Fleet {
         fleet
     }
 
-    /// Starts the instance of this number.
     pub fn start(&self, number: usize) -> Instance {
         let mut builder = self.backend.builder();
         if let Some(version) = self.versions[number] {
@@ -231,17 +227,17 @@ impl Fleet {
         }
     }
 
-    /// Records the requests of a minute in the middle of the minute, and ends the minute. No instance judges it.
+    /// Records the requests of a minute in the middle of the minute, and ends the minute. No instance judges the minute.
     pub async fn pass(&mut self, requests: &[Request]) {
         self.pass_with(requests, async |_| {}).await;
     }
 
-    /// Like [`Self::pass`], but also calls `and` in the middle of the minute.
-    pub async fn pass_with(&mut self, requests: &[Request], and: impl AsyncFnOnce(&Self)) {
+    /// Like [`Self::pass`], but also calls `record_more` in the middle of the minute.
+    pub async fn pass_with(&mut self, requests: &[Request], record_more: impl AsyncFnOnce(&Self)) {
         self.set_clocks(self.now);
         self.heartbeat().await;
         self.record(self.now + 30, requests);
-        and(self).await;
+        record_more(self).await;
         for instance in &self.instances {
             instance.pulse.simulation().drain();
         }

@@ -1,5 +1,5 @@
-//! Incidents like those of the demo, on four instances whose clocks the test moves. Each begins after 45 minutes, and
-//! goes on.
+//! Incidents like those of the demo, on four instances whose clocks the test moves. Each incident begins after
+//! 45 minutes, and does not end.
 
 use std::time::Duration;
 
@@ -28,7 +28,6 @@ pub const QUERY: &str = "db:find_order";
 const BEFORE: i64 = 45;
 const SINCE: i64 = 11;
 
-/// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incident {
     SlowQuery,
@@ -170,7 +169,7 @@ impl Orders {
             drawn.push(query.map(|micros| micros as u64));
         }
         let minute = fleet.now;
-        let and = async |fleet: &Fleet| {
+        let record_more = async |fleet: &Fleet| {
             for (number, instance) in fleet.instances.iter().enumerate() {
                 let is_busy = is_host_busy && number == 2;
                 let millis = if is_busy { 40 } else { 1 };
@@ -190,7 +189,7 @@ impl Orders {
             self.time.set_wall(second);
             self.pulse.simulation().drain();
         };
-        fleet.pass_with(requests, and).await;
+        fleet.pass_with(requests, record_more).await;
         assert_eq!(fleet.judge().await, 1);
     }
 }

@@ -46,7 +46,7 @@ fn pass_a_second(fleet: &Fleet) {
 }
 
 #[tokio::test]
-async fn instances_are_compared_like_with_like() {
+async fn instances_are_compared_on_the_same_pages() {
     let versions = [Some("1.4.1"), Some("1.4.1"), Some("1.4.2")];
     let mut fleet = Fleet::with_versions(Backend::memory(), &versions);
     fleet.heartbeat().await;
@@ -81,7 +81,7 @@ async fn instances_are_compared_like_with_like() {
         &[31.8, 90.6, 183.6].map(|total| total / 306.0),
     );
     assert_near(&column(&all, "max"), &[0.5, 0.5, 1.5]);
-    // The third instance is slow, and does not count among the others.
+    // An instance is compared with the instances that are not slow.
     assert_near(&column(&all, "ratio"), &[1.0, 1.0, 3.0]);
     assert_eq!(column(&all, "out_of_line"), [false; 3]);
 
@@ -109,7 +109,7 @@ async fn instances_are_compared_like_with_like() {
     let of = |name: &str| format!("api/instance?window=5m&limit=2&instance={name}");
     let slowest = reader.json(&of("web-3")).await;
     assert_eq!(slowest["verdict"]["slower"], "all");
-    // Both paths are slower, so the path comes first on which this instance loses more time to the others.
+    // Both paths are slower. The path on which the instance loses more time comes first.
     for (path, context, mean) in [(0, SLOW, 0.5), (1, FAST, 0.01)] {
         let path = &slowest["paths"][path];
         let figures = ["/context", "/slower", "/others/count", "/others/errors"];
@@ -118,7 +118,7 @@ async fn instances_are_compared_like_with_like() {
         let figures = [path["ratio"].clone(), path["others"]["mean"].clone()];
         assert_near(&figures, &[3.0, mean]);
     }
-    // `others_mean` of a minute is the mean that this instance's requests would have had on the others.
+    // `others_mean` is the mean that the requests of a minute would have had on the other instances.
     let (second, first) = (&slowest["points"][0][0], &slowest["points"][0][1]);
     assert_eq!(json!([second, first["count"]]), json!([START, 80]));
     assert_near(&[first["others_mean"].clone()], &[(0.01 + 0.5) / 2.0]);
@@ -132,7 +132,7 @@ async fn instances_are_compared_like_with_like() {
         assert_eq!(reader.get(&of(name)).await.0, status);
     }
 
-    // A change of another page says nothing about this one.
+    // `out_of_line` of a page ignores changes of other pages.
     let changes = [("a", FAST, None), ("b", SLOW, Some(end))];
     let changes = changes.map(|(id, context, ended)| change(id, "instance", context, (9.0, ended)));
     write(&fleet, changes.to_vec()).await;

@@ -63,7 +63,7 @@ async fn marks_are_made_listed_and_removed(backend: Backend) {
         (201, &json!(START))
     );
     assert_eq!(campaign["text"], "campaign");
-    // The page's own request, without a proxy, and behind a proxy that replaces `host`.
+    // A request of the dashboard, without a proxy, and behind a proxy that replaces `host`.
     for (host, text) in [("shop.example", "page"), ("10.0.0.7:3000", "proxy")] {
         let own = [
             TOKEN,
@@ -188,7 +188,7 @@ async fn refused_writes_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_mark_that_was_made_while_redis_is_away_appears_once_it_is_back() {
+async fn a_mark_made_while_redis_is_away_appears_once_redis_is_back() {
     let server = RedisServer::start_durable().await;
     let pulse = Pulse::builder().redis(server.url()).build().unwrap();
     let app = Router::new().merge(pulse.mount("/pulse", Access::token("secret")));

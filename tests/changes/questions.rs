@@ -54,7 +54,7 @@ impl Asked<'_> {
             Incident::BadInstance => {
                 assert!(!ongoing.is_empty(), "{about}");
                 for change in ongoing {
-                    let is_suspect = |suspect: &Suspect| matches!(suspect, Suspect::Instance { instances, .. } if instances.iter().any(|one| **one == *"web-3"));
+                    let is_suspect = |suspect: &Suspect| matches!(suspect, Suspect::Instance { instances, .. } if instances.iter().any(|name| **name == *"web-3"));
                     let is_named = change.instance.as_deref() == Some("web-3")
                         || change.suspects.iter().any(is_suspect);
                     assert!(is_named, "{about}");
@@ -62,7 +62,7 @@ impl Asked<'_> {
                 return;
             }
         };
-        let named = ongoing.iter().map(|one| (one.kind, &*one.context));
+        let named = ongoing.iter().map(|change| (change.kind, &*change.context));
         let expected = [(kind, self.incident.page())];
         assert_eq!(named.collect::<Vec<_>>(), expected, "{about}");
     }
@@ -149,7 +149,7 @@ impl Asked<'_> {
         };
         assert!(says.contains(cause), "{says}");
         // The slow query blocks its worker, so computing is a suspect.
-        let computes = |one: &Suspect| matches!(one, Suspect::Computing { .. });
+        let computes = |suspect: &Suspect| matches!(suspect, Suspect::Computing { .. });
         let is_blocked = change.suspects.iter().any(computes);
         assert_eq!(is_blocked, self.incident == Incident::SlowQuery, "{about}");
     }
@@ -168,16 +168,16 @@ impl Asked<'_> {
         let requests = answer["requests"].as_array().unwrap();
         assert_eq!(requests.len(), 5, "{about}");
         assert!(
-            !fails || requests.iter().all(|one| one["error"] == true),
+            !fails || requests.iter().all(|request| request["error"] == true),
             "{about}"
         );
         // Requests since the start of the change come first.
         let since = self.change().await.change.since;
-        let is_since = |one: &&Value| one["ended"].as_f64().unwrap() >= since as f64;
+        let is_since = |request: &&Value| request["ended"].as_f64().unwrap() >= since as f64;
         let newer = requests.iter().take_while(is_since).count();
         // The requests of a surge are not slower, so the slowest of the hour may all be older.
         assert!(newer > 0 || self.incident == Incident::Surge, "{about}");
-        let is_later = requests[newer..].iter().any(|one| is_since(&one));
+        let is_later = requests[newer..].iter().any(|request| is_since(&request));
         assert!(!is_later, "{about}");
         let (from, to) = (self.began - 7_200, self.began - 3_600);
         let before = self.worst_requests(&format!("from={from}&to={to}")).await;
@@ -229,27 +229,27 @@ impl Asked<'_> {
 }
 
 #[tokio::test]
-async fn a_slow_query() {
+async fn a_slow_query_is_explained() {
     every_question_is_answered(Incident::SlowQuery, Backend::memory()).await;
 }
 
 #[tokio::test]
-async fn a_bad_instance() {
+async fn a_bad_instance_is_explained() {
     every_question_is_answered(Incident::BadInstance, Backend::memory()).await;
 }
 
 #[tokio::test]
-async fn errors() {
+async fn errors_are_explained() {
     every_question_is_answered(Incident::Errors, Backend::memory()).await;
 }
 
 #[tokio::test]
-async fn a_surge() {
+async fn a_surge_is_explained() {
     every_question_is_answered(Incident::Surge, Backend::memory()).await;
 }
 
-/// The answers about this incident need most of the stored data.
+/// On Redis, because the answers about this incident need most of the stored data.
 #[tokio::test]
-async fn a_bad_deploy() {
+async fn a_bad_deploy_is_explained() {
     every_question_is_answered(Incident::BadDeploy, Backend::redis().await).await;
 }

@@ -45,9 +45,9 @@ async fn a_minute_is_judged_fifteen_seconds_after_its_end() {
     assert_eq!(judged(), last, "no instance judges after a shutdown");
 }
 
-/// The folder of a fleet without traffic has ended: another instance folds, judges, and rolls up.
+/// The folder has ended, so the other instance folds, judges, and rolls up.
 #[tokio::test]
-async fn a_fleet_without_traffic_is_judged_and_rolled_up_by_whoever_is_left() {
+async fn the_last_instance_judges_and_rolls_up_a_fleet_without_traffic() {
     let mut fleet = Fleet::new(Backend::redis().await, 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
     for _ in 0..3 {
@@ -76,15 +76,14 @@ async fn a_fleet_without_traffic_is_judged_and_rolled_up_by_whoever_is_left() {
         let passed = clock.now_seconds() - start;
         assert!(passed < 20 * MINUTE, "no instance has judged");
         if is_held && passed > 2 * MINUTE {
-            // Frees the lease, which another instance has seemed to hold. The remaining instance is not notified of
-            // this.
+            // Frees the lease without a notification of the remaining instance.
             keys.free_lease(&mut conn).await;
             is_held = false;
         }
         time.advance(SECOND);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(!is_held, "it was judged without the lease");
+    assert!(!is_held, "an instance has judged without the lease");
     until("the ended minutes are rolled up", async || {
         let rolled = rolled(&mut conn).await;
         !rolled.is_overdue(fleet.now + 10 * MINUTE)

@@ -1,4 +1,4 @@
-//! The next instance that judges continues exactly where the previous one stopped, however that one has ended.
+//! The next instance that judges continues exactly where the previous instance stopped, also after a crash.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -28,9 +28,9 @@ fn minute(traffic: &mut Traffic, start: i64) -> Vec<Request> {
     requests
 }
 
-/// Passes the same minutes in a fleet on this store and in a fleet in memory. `judge` judges each minute of the first
-/// fleet, by its number, and disturbs this fleet. Checks that both fleets answer with the same changes and `watched`
-/// pages after each minute.
+/// Passes the same minutes in a fleet on this store and in a fleet in memory. `judge` judges each minute of the fleet on
+/// this store, and may disturb that fleet. Checks that both fleets answer with the same changes and `watched` pages
+/// after each minute.
 async fn verdicts_stay(
     backend: Backend,
     instances: usize,
@@ -71,7 +71,7 @@ async fn a_killed_folder_and_a_restart_of_all_change_no_verdict() {
     verdicts_stay(Backend::redis().await, 2, seed(), async |fleet, minute| {
         assert_eq!(fleet.judge_by(judge).await, 1);
         match minute {
-            // The ongoing changes at these minutes: none, one, two, and none again.
+            // At these minutes, none, one, two and none of the changes are ongoing.
             30 | 51 | 55 | 63 => {
                 fleet.restart(judge).await;
                 judge = 1 - judge;
@@ -106,8 +106,8 @@ async fn a_judgement_that_is_dropped_changes_no_verdict(backend: Backend) {
     let few = if is_in_memory { 1 } else { 15 };
     verdicts_stay(backend, 1, seed, async |fleet, minute| {
         let pulse = &fleet.instances[0].pulse;
-        // A judgement waits for the detector's thread and for each answer of Redis. After a dropped judgement, it also
-        // waits for each minute of the past.
+        // A judgement waits for the detector's thread and for each answer of Redis. After a dropped judgement, the
+        // next one also waits for each minute of the past.
         let most = if minute % 4 == 0 { 20 * few } else { few };
         for _ in 0..3 {
             let has_ended = poll_times(pulse.simulation().judge(), rng.usize(1..=most)).await;

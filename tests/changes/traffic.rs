@@ -36,7 +36,7 @@ pub struct Request {
     pub status: u16,
 }
 
-/// Requests for a page that an instance has answered, each of which took this number of milliseconds.
+/// Successful requests of an instance to a page, each of which took this number of milliseconds.
 pub fn requests(instance: usize, context: &str, count: usize, millis: u64) -> Vec<Request> {
     let request = Request {
         instance,
@@ -71,8 +71,8 @@ impl Traffic {
         self.minute_with(|_| 1.0)
     }
 
-    /// The requests of one more minute. `times` multiplies the rate of a page. Each request is drawn for itself: copies
-    /// of one request would fail together or be slow together, like requests with a defect.
+    /// The requests of one more minute. `times` multiplies the rate of a page. Each request is drawn separately: copies
+    /// of one request would fail or be slow together, like requests with a defect.
     pub fn minute_with(&mut self, times: impl Fn(&str) -> f64) -> Vec<Request> {
         let mut requests = Vec::with_capacity(600);
         let rng = &mut self.rng;
@@ -84,7 +84,7 @@ impl Traffic {
                 waited += exponential(rng);
                 let mut millis = *median * (*wobble + *spread * normal(rng)).exp();
                 if rng.u8(..) < 5 {
-                    // A heavy tail, with infinite variance before the cut.
+                    // A heavy tail, with infinite variance up to the bound.
                     millis *= (1.0 - rng.f64()).powf(-1.0 / 1.5).min(30.0);
                 }
                 requests.push(Request {

@@ -39,7 +39,7 @@ async fn pass_week(
 async fn a_weekly_load_is_no_change_but_a_larger_one_is() {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     let mut usual = Traffic::new(fixed_seed(), 1);
-    let news: BTreeSet<_> = [("slower", SEARCH), ("surging", PRODUCT)]
+    let both: BTreeSet<_> = [("slower", SEARCH), ("surging", PRODUCT)]
         .map(|(kind, context)| (kind.to_owned(), context.to_owned()))
         .into();
     for week in 0..5 {
@@ -48,7 +48,7 @@ async fn a_weekly_load_is_no_change_but_a_larger_one_is() {
         let ongoing = pass_week(&mut fleet, &mut usual, more).await;
         match week {
             3 => assert_eq!(ongoing, BTreeSet::new(), "week {week}"),
-            _ => assert_eq!(ongoing, news, "week {week}"),
+            _ => assert_eq!(ongoing, both, "week {week}"),
         }
     }
     assert_eq!(fleet.now, START + 4 * WEEK + 150 * MINUTE);

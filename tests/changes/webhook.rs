@@ -63,7 +63,7 @@ async fn a_page_that_becomes_slower_is_posted_to_a_server() {
         "{explanation}"
     );
     assert!(text.ends_with(&format!(". {explanation}")), "{text}");
-    // Compares both as text, because text rounds floats.
+    // The change is written as text and read again, because text rounds floats.
     let change = serde_json::to_string(&fleet.changes().await[0]).unwrap();
     assert_eq!(
         body["change"],

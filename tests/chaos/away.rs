@@ -18,7 +18,7 @@ const CONNECTIONS: usize = 8;
 /// The most bytes by which the service may grow while Redis is away: the default of `pending_bytes`.
 const MOST_GROWTH: u64 = 64 << 20;
 
-/// Sends requests as fast as they are answered, over several connections.
+/// Sends requests over several connections, each request as soon as the previous one is answered.
 struct Load {
     stop: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<(Vec<u32>, u64)>>,
@@ -99,17 +99,17 @@ pub async fn away(size: Size) -> Report {
     proxy.refuse(true);
     proxy.cut();
     let load = Load::start(demo.address()).await;
-    let mut most = rss;
+    let mut peak = rss;
     let start = Instant::now();
     while start.elapsed() < outage {
         pause(200).await;
-        most = most.max(demo.rss_bytes());
+        peak = peak.max(demo.rss_bytes());
     }
     let health = admin.json("/admin/pulse/api/health").await;
     let (p99, failed, answered) = load.stop().await;
     sent += answered as i64;
 
-    // The store comes back while requests go on. These requests are counted too.
+    // The store is available again while clients send requests. These requests count too.
     let load = Load::start(demo.address()).await;
     proxy.heal();
     let healed = Instant::now();
@@ -118,7 +118,7 @@ pub async fn away(size: Size) -> Report {
         pause(20).await;
     }
     let drained = healed.elapsed();
-    most = most.max(demo.rss_bytes());
+    peak = peak.max(demo.rss_bytes());
     let (_, failed_after, answered) = load.stop().await;
     demo.signal("TERM");
     demo.wait_exit(Duration::from_secs(5)).await;
@@ -134,14 +134,14 @@ pub async fn away(size: Size) -> Report {
     };
     let failed = failed_before + failed + failed_after;
     report.fault_if(failed > 0, format!("{failed} requests failed"));
-    let (growth, bound) = (most.saturating_sub(rss) / 1024, MOST_GROWTH / 1024);
+    let (growth, bound) = (peak.saturating_sub(rss) / 1024, MOST_GROWTH / 1024);
     let line = format!("grew by {growth} kB (bound {bound} kB)");
     report.fault_if(growth > bound, &*line);
     report.notes.push(line);
     let line = format!("drained in {:.2} s", drained.as_secs_f64());
     report.fault_if(drained > Duration::from_secs(5), &*line);
     report.notes.push(line);
-    // Allowed noise: a tenth above the slower of the two runs without the layer.
+    // The allowance for noise is a tenth of the slower run without the layer.
     let is_slower = p99 > before.max(after) * 11 / 10;
     let line = format!("p99 {p99} µs (without the layer {before} and {after} µs)");
     report.fault_if(is_slower, &*line);

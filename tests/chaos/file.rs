@@ -1,4 +1,4 @@
-//! Processes that keep their history in a file: killed under load, and deployed under load.
+//! Services on a file that are killed or replaced under load.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::rig::demo::{self, Demo};
 use crate::rig::process::TempDir;
 use crate::table::Size;
 
-/// The time before a kill whose requests may be missing: a flush interval and its jitter, and the time of the flush and
-/// of the commit after it, on a busy machine.
+/// The requests of this time before a kill may be missing: a flush interval with its jitter, a flush and a commit, on a
+/// busy machine.
 const ALLOWED: Duration = Duration::from_millis(1_300);
 
 /// Starts the demo on a file.
@@ -41,11 +41,11 @@ async fn stored(path: &Path) -> i64 {
 }
 
 pub async fn sigkill(size: Size) -> Report {
-    let rounds = size.of(200);
+    let rounds = size.scaled(200);
     let mut rng = fastrand::Rng::with_seed(size.seed);
     let dir = TempDir::new("killed");
     let path = dir.path().join("pulse.redb");
-    let (mut report, mut widest) = (Report::default(), Duration::ZERO);
+    let (mut report, mut longest) = (Report::default(), Duration::ZERO);
     for _ in 0..rounds {
         let demo = start(&path).await;
         let clients = Clients::start(&demo);
@@ -54,27 +54,27 @@ pub async fn sigkill(size: Size) -> Report {
         demo.kill_9();
         let answered = clients.answers().await;
         let found = stored(&path).await - report.stored;
-        widest = widest.max(report.killed(killed, &answered, found, ALLOWED));
+        longest = longest.max(report.killed(killed, &answered, found, ALLOWED));
     }
     let files = std::fs::read_dir(dir.path()).unwrap().count();
     let line = format!("{files} files: the file was damaged and set aside");
     report.fault_if(files != 1, line);
     report.done = format!(
         "{rounds} x SIGKILL of a service on a file, at most the last {:.2} s missing",
-        widest.as_secs_f64()
+        longest.as_secs_f64()
     );
     report
 }
 
 pub async fn deploys(size: Size) -> Report {
-    let rounds = size.of(20);
+    let rounds = size.scaled(20);
     let mut rng = fastrand::Rng::with_seed(size.seed);
     let dir = TempDir::new("deployed");
     let path = dir.path().join("pulse.redb");
     let mut report = Report {
         done: format!(
-            "{rounds} x the next process starts, serves beside the last one, and takes the file over when SIGTERM has \
-             ended that"
+            "{rounds} x a new process starts and serves beside the old one, and takes over the file after SIGTERM has \
+             ended the old one"
         ),
         ..Report::default()
     };
@@ -86,7 +86,7 @@ pub async fn deploys(size: Size) -> Report {
             true => Some(start(&path).await),
             false => None,
         };
-        let of_new = new.as_ref().map(Clients::start);
+        let new_clients = new.as_ref().map(Clients::start);
         pause(rng.u64(500..3_000)).await;
         old.signal("TERM");
         let exit = old.wait_exit(Duration::from_secs(10)).await;
@@ -94,11 +94,11 @@ pub async fn deploys(size: Size) -> Report {
         let line = format!("round {round}: no clean exit\n{}", old.stderr());
         report.fault_if(!is_clean, line);
         answered += clients.answers().await.len() as i64;
-        let (Some(new), Some(of_new)) = (new, of_new) else {
+        let (Some(new), Some(new_clients)) = (new, new_clients) else {
             break;
         };
-        (old, clients) = (new, of_new);
-        // The new process tries to open the file each second, and must have it before the next deploy.
+        (old, clients) = (new, new_clients);
+        // The new process tries to open the file each second, and must have opened it before the next deploy.
         pause(2_000).await;
     }
     let connections = CONNECTIONS as i64 * (rounds as i64 + 1);

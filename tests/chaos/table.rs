@@ -15,7 +15,7 @@ pub struct Size {
 
 impl Size {
     /// A number of the full run, scaled, and at least 2.
-    pub fn of(&self, full: u64) -> u64 {
+    pub fn scaled(&self, full: u64) -> u64 {
         ((full as f64 * self.scale).round() as u64).max(2)
     }
 
@@ -69,15 +69,15 @@ impl Run {
             scale: self.scale,
             seed,
         };
-        // A scenario that panics is a row too, and the others still run.
+        // A scenario that panics gets a row too, and the other scenarios still run.
         let report = std::panic::AssertUnwindSafe(scenario(size));
         let mut report = report.catch_unwind().await.unwrap_or_else(|_| Report {
-            faults: vec!["it panicked, see above".to_owned()],
+            faults: vec!["the scenario panicked, see above".to_owned()],
             ..Report::default()
         });
         // After a SIGKILL, the requests of the last interval may be missing.
         let is_wrong = report.stored != report.expected && !name.contains("SIGKILL");
-        report.fault_if(is_wrong, "it differs");
+        report.fault_if(is_wrong, "the number of stored requests differs");
         self.rows.push(Row {
             scenario: name,
             seed,
@@ -108,7 +108,7 @@ impl Run {
             let verdict = if report.faults.is_empty() {
                 "ok"
             } else {
-                "NOT REACHED"
+                "FAILED"
             };
             let difference = stored - expected;
             println!(

@@ -25,12 +25,12 @@ const CONTEXTS: u64 = 60;
 const VARIANTS: usize = 10;
 /// Samples of a context per second.
 const REQUESTS: usize = 12;
-/// Seconds between two calls: an hour, so that every slice of an hour, five hours and a day exists. The write of a new
-/// slice removes only the slice that is older by exactly the retention. Between two calls there are no samples, so no
-/// write meets such a slice of seconds or minutes: only the cleaner removes them. Before memory is measured, a call
-/// fills every slice of up to five minutes.
+/// The seconds between two calls: an hour, so that every slice of an hour, five hours and a day exists. The write of a
+/// new slice removes only the slice that is older by exactly the retention. For slices of seconds and minutes, no such
+/// slice exists, because there are no samples between two calls. So only the cleaner removes these slices. Before
+/// memory is measured, a call fills every slice of up to a minute.
 const STEP: i64 = HOUR;
-/// Commands per call.
+/// The highest cost of a call, in commands.
 const COST: usize = 1_000;
 
 /// Shortens the time to live of all records' keys.
@@ -73,7 +73,11 @@ impl Fleet {
                 batch.add(&first, Kind::Http, *second, &aggregate);
             }
             let first = ContextId::new(Kind::Http, first);
-            let delta = batch.contexts.get(&first).expect("it was added").clone();
+            let delta = batch
+                .contexts
+                .get(&first)
+                .expect("the context was added")
+                .clone();
             for name in self.names.iter().skip(variant).step_by(VARIANTS) {
                 let context = ContextId::new(Kind::Http, name.clone());
                 batch.contexts.insert(context, delta.clone());
@@ -94,12 +98,13 @@ impl Fleet {
         let () = ask(conn, "EVAL", (PASS_TIME, 0, seconds)).await;
     }
 
-    /// The memory of all keys, and that of the server without buffers of connections. Both leave out the slices of six
-    /// hours and the profiles, because these still grow, for fifteen days and for a week.
+    /// The memory of the keys, and the memory of the server without the buffers of connections. Both omit the records
+    /// of six hours, which grow for fifteen days, and the profiles, which grow for a week.
     async fn memory(&self) -> [u64; 2] {
         let conn = &mut self.server.connection().await;
         let mut keys = keys(conn, "*").await;
-        let is_part = |key: &[u8], part: &[u8]| key.windows(part.len()).any(|of| of == part);
+        let is_part =
+            |key: &[u8], part: &[u8]| key.windows(part.len()).any(|window| window == part);
         let grows = |key: &Vec<u8>| is_part(key, WIDEST) || is_part(key, PROFILES);
         keys.sort_by_key(grows);
         let mut pipeline = pipe();
@@ -141,7 +146,7 @@ async fn three_days_of_traffic_leave_memory_flat() {
         let mut seconds = vec![now];
         let measures = [48, 72].contains(&(step * STEP / HOUR)) && step * STEP % HOUR == 0;
         if measures {
-            // A second in each retained slice of up to five minutes.
+            // A second in each retained slice of up to a minute.
             let fine = [1, 5, 60]
                 .into_iter()
                 .flat_map(|p| (0..120).map(move |n| now - p * n));

@@ -115,7 +115,7 @@ async fn clean(stores: &[Arc<dyn Store>], now: i64) -> Cleaned {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_instances_clean_what_another_program_left() {
+async fn three_instances_clean_the_counters_of_another_program() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     for command in [
@@ -192,7 +192,7 @@ async fn three_instances_clean_what_another_program_left() {
     }
     for ((precision, name), slices_then) in &model {
         let now = slices(conn, *precision, name).await;
-        // Both passes clean, but a precision of an hour is due in the first pass only.
+        // Both passes clean, but the precision of an hour is due only in the first pass.
         let most = cleaned(*precision, slices_then, START);
         let least = cleaned(*precision, slices_then, START + 60);
         assert!(now.len() <= 121, "{precision}:{name} has {}", now.len());
@@ -212,8 +212,8 @@ async fn three_instances_clean_what_another_program_left() {
     assert_eq!(outside().await, before);
 }
 
-/// Gaps in a counter that is being written leave slices that no new slice pushes out. Cleaning removes them within
-/// sixteen passes.
+/// Gaps in a counter that is being written leave old slices that no new slice removes. Cleaning removes these slices
+/// within sixteen passes.
 #[tokio::test]
 async fn old_slices_of_a_written_counter_are_removed_within_sixteen_passes() {
     let server = RedisServer::start().await;

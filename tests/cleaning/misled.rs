@@ -77,7 +77,7 @@ async fn contexts_that_stay_do_not_delay_others() {
 }
 
 #[tokio::test]
-async fn the_counters_of_all_are_never_forgotten() {
+async fn the_counters_of_all_requests_are_never_forgotten() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let now = now();
@@ -116,20 +116,20 @@ async fn contexts_that_only_the_ranking_names_are_forgotten() {
 }
 
 #[tokio::test]
-async fn a_lease_that_never_expires_is_taken() {
+async fn a_lease_that_never_expires_is_replaced() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let store = store(&server);
     for (at, command) in ["SET", "LPUSH"].into_iter().enumerate() {
         let () = issue(conn, "DEL", LEASE).await;
-        let mut take = cmd(command);
-        take.arg(LEASE).arg("stale").exec_async(conn).await.unwrap();
+        let mut hold = cmd(command);
+        hold.arg(LEASE).arg("stale").exec_async(conn).await.unwrap();
         let pass = pass(now() - 100 + 50 * at as i64);
         assert!(store.clean(&pass).await.unwrap().is_some(), "{command}");
     }
 }
 
-/// A name of 30 MiB, in any of the keys that a pass reads, does not stop the rest of the pass.
+/// A name of 30 MiB, in any of the keys that a pass reads, does not stop the pass.
 #[tokio::test]
 async fn a_name_that_is_too_large_stops_no_pass() {
     for key in [
@@ -158,7 +158,7 @@ async fn a_counter_whose_key_has_expired_leaves_the_list() {
         fixture.run("ZSCORE pulse:known: 1:sales").await
     };
     for _ in 0..2 {
-        // The next addition creates the counter anew.
+        // The next addition creates the counter again.
         fixture.count(NOW, &[("sales", 1)]).await;
         assert!(listed(&fixture).await.is_some());
         assert_eq!(fixture.counter("sales", 1).await, [(NOW, 1)]);

@@ -1,5 +1,5 @@
-//! Cleaning and retention: data beyond its retention is removed and all other data stays, under faults too.
-//! Each test has a real server of its own.
+//! Cleaning and retention: data beyond its retention is removed and all other data stays, even under faults.
+//! Each test has its own real server.
 
 mod flat;
 mod fleet;

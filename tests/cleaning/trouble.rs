@@ -1,4 +1,4 @@
-//! Trouble in the middle of a pass: the lease is lost, the server dies, or the instance shuts down.
+//! Passes that are interrupted: the lease is lost, the server dies, or the instance shuts down.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ for n = 1, tonumber(ARGV[2]) do
   redis.call('ZADD', KEYS[1], 0, '1:dead-' .. n)
 end";
 
-/// The time of an answer.
+/// The time that each answer takes.
 const LATENCY: Duration = Duration::from_millis(50);
 
 /// A server with [`DEAD`] counters without live slices and one counter with slices in the far future. The slow proxy in
@@ -78,7 +78,7 @@ async fn until_mid_pass(server: &RedisServer) {
 /// Waits until all counters without live slices are gone, and checks that the live counter is unchanged.
 async fn assert_clean(server: &RedisServer, live: &BTreeMap<i64, i64>) {
     let conn = &mut server.connection().await;
-    until("all dead are gone", async || {
+    until("all counters without live slices are gone", async || {
         let left = known_members(conn).await.len();
         assert!(left > 0, "the live counter is gone");
         left == 1
@@ -96,23 +96,23 @@ async fn a_lease_that_is_lost_ends_the_pass() {
     let a = tokio::spawn(async move { slow.clean(&pass_a).await });
     until_mid_pass(&server).await;
     assert_eq!(lease(&server).await.unwrap(), "a");
-    // The lease expires during the pass, and another instance takes it.
+    // The lease expires during the pass, and another instance acquires it.
     let conn = &mut server.connection().await;
     let _: () = ask(conn, "SET", (LEASE, "other", "EX", 15)).await;
-    let left = known_members(conn).await.len();
+    let before = known_members(conn).await.len();
     assert_eq!(a.await.unwrap().unwrap(), None);
-    let still = known_members(conn).await.len();
-    assert!(left - still <= 100 && still > 1, "{left}, {still}");
+    let after = known_members(conn).await.len();
+    assert!(before - after <= 100 && after > 1, "{before}, {after}");
     assert_eq!(lease(&server).await.unwrap(), "other");
     let _: i64 = ask(conn, "DEL", LEASE).await;
     let b = store(&server.url());
     let cleaned = b.clean(&pass("b")).await.unwrap().unwrap();
-    assert_eq!(cleaned.counters as usize, still - 1);
+    assert_eq!(cleaned.counters as usize, after - 1);
     assert_clean(&server, &live).await;
 }
 
 #[tokio::test]
-async fn a_lease_outlives_the_instance_that_dies_and_then_expires() {
+async fn the_lease_of_a_dead_instance_stays_until_it_expires() {
     let (server, proxy, live) = server(false).await;
     let slow = store(&proxy.url());
     let mut pass = pass_of("a", THIS_HOUR, 60);
@@ -136,7 +136,7 @@ async fn a_lease_outlives_the_instance_that_dies_and_then_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_dies_is_cleaned_when_it_is_back() {
+async fn a_server_that_dies_is_cleaned_after_its_restart() {
     let (server, proxy, live) = server(true).await;
     let pulse = instance(&proxy.url());
     until_mid_pass(&server).await;
@@ -169,11 +169,11 @@ async fn a_shutdown_does_not_wait_for_the_end_of_a_pass() {
             server.freeze();
         }
         let shutdown = tokio::time::timeout(PATIENCE, pulse.shutdown()).await;
-        assert!(shutdown.is_ok(), "it does not end");
+        assert!(shutdown.is_ok(), "the shutdown does not end");
         if frozen {
             server.thaw();
         }
         let left = known_members(&mut server.connection().await).await;
-        assert!(left.len() > 1, "it waits for the end of the pass");
+        assert!(left.len() > 1, "the shutdown waits for the end of the pass");
     }
 }

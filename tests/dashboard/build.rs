@@ -9,7 +9,7 @@ use crate::rig::asking;
 
 type Configure<B> = fn(B) -> B;
 
-/// Each field's name, with a function that sets the field for either builder.
+/// The name of each field, with a function that sets the field of an instance's builder, and one of a dashboard's.
 macro_rules! both {
     ($($field:ident($($value:expr),+)),+ $(,)?) => {
         [$((
@@ -21,7 +21,7 @@ macro_rules! both {
 }
 
 #[test]
-fn fields_are_checked_as_those_of_an_instance() {
+fn settings_are_refused_with_the_errors_of_an_instance() {
     let cases = both![
         redis("http://127.0.0.1/"),
         prefix("a\n"),
@@ -49,7 +49,7 @@ fn fields_are_checked_as_those_of_an_instance() {
 }
 
 #[tokio::test]
-async fn its_page_links_traces() {
+async fn the_page_has_the_url_of_traces() {
     let url = "https://traces.example.com/{trace_id}";
     let dashboard = Dashboard::builder().redis("redis://127.0.0.1:1/");
     let dashboard = dashboard.trace_url(url).build().unwrap();
@@ -59,7 +59,7 @@ async fn its_page_links_traces() {
 }
 
 #[tokio::test]
-async fn dashboards_of_one_builder_count_wrong_credentials_apart() {
+async fn dashboards_of_one_builder_count_wrong_credentials_separately() {
     let builder = Dashboard::builder().redis("redis://127.0.0.1:1/");
     let access = || Access::token("Jh7kQ2mVb9xTz4Lp");
     let [first, second] = [(); 2].map(|()| builder.clone().build().unwrap().router(access()));
@@ -75,8 +75,8 @@ async fn dashboards_of_one_builder_count_wrong_credentials_apart() {
 }
 
 #[test]
-fn a_path_that_cannot_work_is_an_error() {
-    // No runtime is needed, as there is no task.
+fn an_invalid_path_or_token_is_an_error() {
+    // A dashboard has no task, so it needs no runtime.
     let dashboard = Dashboard::builder().redis("redis://127.0.0.1/");
     let dashboard = dashboard.build().unwrap();
     let refused = dashboard.try_mount::<()>("pulse", Access::open());

@@ -8,7 +8,7 @@ use crate::rig::http::Client;
 use crate::rig::wait::PATIENCE;
 
 #[tokio::test]
-async fn the_example_shows_a_store_to_whoever_has_the_token() {
+async fn the_example_shows_a_store_to_callers_with_the_token() {
     let fleet = Fleet::new().await;
     let instance = fleet.instance("web-1");
     instance.record("GET /a", Duration::from_millis(7), http::StatusCode::OK);

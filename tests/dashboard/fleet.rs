@@ -75,7 +75,7 @@ impl Fleet {
         dashboard.mount("/pulse", Access::open())
     }
 
-    /// Flushes the instances one after another. Each one folds.
+    /// Flushes the instances one after another. Each instance folds.
     pub async fn flush(&self, instances: &[Pulse]) {
         let mut connection = self.server.connection().await;
         for pulse in instances {
@@ -103,7 +103,7 @@ impl Fleet {
         values
     }
 
-    /// The commands that were called since the statistics were reset, refused ones included.
+    /// The commands that were called since the statistics were reset, including refused commands.
     pub async fn calls(&self) -> Vec<String> {
         let stats = self.server.info("commandstats").await;
         let commands = stats.into_keys();

@@ -1,4 +1,4 @@
-//! The dashboard as a process of its own: it shows what the instances of a service show, and writes nothing.
+//! The dashboard as a process of its own, which shows the figures of a service's instances, and writes nothing.
 
 mod build;
 mod example;

@@ -1,4 +1,4 @@
-//! A dashboard before the first instance, and one whose store is away or holds keys of another program.
+//! A dashboard before the first instance, and dashboards whose store is away or has a key of another program.
 
 use std::time::Duration;
 use tower_pulse::Condition;
@@ -61,7 +61,7 @@ async fn a_dashboard_waits_for_the_first_instance() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_program_is_left_to_the_instances() {
+async fn a_dashboard_does_not_change_a_key_of_another_program() {
     let fleet = Fleet::new().await;
     let () = fleet.server.run("SADD pulse:pulse:quarantine x").await;
     let before = fleet.values().await;

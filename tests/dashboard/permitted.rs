@@ -7,7 +7,7 @@ use http::StatusCode;
 use crate::dashboard::fleet::{Fleet, json, send};
 
 #[tokio::test]
-async fn a_user_that_may_not_write_sees_all() {
+async fn a_user_without_permission_to_write_sees_all() {
     let fleet = Fleet::new().await;
     let instance = fleet.instance("web-1");
     instance.record("GET /a", Duration::from_millis(7), StatusCode::OK);

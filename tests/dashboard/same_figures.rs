@@ -41,7 +41,7 @@ const SAME: [&str; 26] = [
     "api/series?metric=outcomes",
 ];
 
-/// Questions about this process, and the HTML.
+/// Questions about the dashboard's own process, and the HTML.
 const OWN: [&str; 5] = [
     "",
     "api/health",
@@ -102,7 +102,7 @@ async fn same(instance: &Router, dashboard: &Router) {
 }
 
 #[tokio::test]
-async fn a_dashboard_shows_what_an_instance_shows_and_writes_nothing() {
+async fn a_dashboard_has_the_answers_of_an_instance_and_writes_nothing() {
     let fleet = Fleet::new().await;
     let instances = busy(&fleet).await;
     let instance = Router::new().merge(instances[0].mount("/pulse", Access::open()));
@@ -112,7 +112,7 @@ async fn a_dashboard_shows_what_an_instance_shows_and_writes_nothing() {
     let overview = get(&dashboard, "api/overview").await;
     assert_eq!(overview["hour"]["requests"], 2 * 10 * 80);
 
-    // The instances are idle, so only the dashboard sends commands. It gets all questions twice.
+    // The instances are idle, so only the dashboard sends commands. All questions are asked twice.
     let before = fleet.values().await;
     assert!(before.len() > 20, "only {} keys", before.len());
     let () = fleet.server.run("CONFIG RESETSTAT").await;
@@ -154,7 +154,7 @@ async fn a_dashboard_shows_what_an_instance_shows_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn a_dashboard_tells_nothing_that_only_an_instance_has() {
+async fn a_dashboard_omits_what_only_an_instance_has() {
     let fleet = Fleet::new().await;
     let _instances = busy(&fleet).await;
     fleet.look_again();

@@ -12,7 +12,7 @@ use crate::rig::process::TempDir;
 use crate::rig::server::RedisServer;
 use crate::rig::wait;
 
-/// The time in which the demo must have recorded its simulated past, on a machine that is busy with other tests.
+/// The time limit for recording the simulated past, on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(600);
 const MINUTES: u64 = 60;
 /// The pages of the shop, with their requests per minute in the past.
@@ -43,11 +43,11 @@ async fn start_without_traffic(env: &[(&str, &str)]) -> Demo {
 }
 
 /// Asks until the answer passes.
-async fn until(client: &mut Client, path: &str, is_so: impl Fn(&Value) -> bool) {
+async fn until(client: &mut Client, path: &str, passes: impl Fn(&Value) -> bool) {
     wait::look_until(wait::PATIENCE, async || {
         let answer = client.json(path).await;
-        let passes = is_so(&answer).then_some(());
-        passes.ok_or_else(|| format!("{path} stays {answer:#}"))
+        let result = passes(&answer).then_some(());
+        result.ok_or_else(|| format!("{path} stays {answer:#}"))
     })
     .await;
 }
@@ -78,13 +78,13 @@ fn texts<'a>(rows: &'a [Value], field: &str) -> BTreeSet<&'a str> {
 }
 
 #[tokio::test]
-async fn the_past_is_recorded_and_nothing_is_named_in_it() {
+async fn the_past_is_recorded_and_has_no_change() {
     let directory = TempDir::new("demo-past");
     let file = directory.path().join("pulse.redb");
     let (demo, mut client) = start(&[("PULSE_FILE", file.to_str().unwrap())]).await;
-    let seam = logged(&demo, "before Unix second ");
+    let past_end = logged(&demo, "before Unix second ");
     // Only a part of the last minute may be simulated.
-    let to = seam / 60 * 60;
+    let to = past_end / 60 * 60;
     let hour = format!("paths?limit=100&from={}&to={to}", to - 3_600);
     let past = ask(&mut client, &hour).await;
     assert_eq!(past["total"], RATES.len(), "{past:#}");
@@ -118,14 +118,14 @@ async fn the_past_is_recorded_and_nothing_is_named_in_it() {
     let mark = marks.iter().find(|mark| mark["version"].is_null()).unwrap();
     assert_eq!(mark["text"], "simulated traffic until here");
     let at = mark["at"].as_u64().unwrap();
-    assert!(at.abs_diff(seam) <= 5, "{at}, not {seam}");
+    assert!(at.abs_diff(past_end) <= 5, "{at}, not {past_end}");
     let changes = ask(&mut client, "changes").await;
     assert_eq!(changes["changes"], Value::Array(Vec::new()));
 }
 
 /// Every change is ongoing since the incident, is about one instance, and has its machine as a suspect.
 #[tokio::test]
-async fn an_incident_and_nothing_else_is_named_in_redis() {
+async fn all_changes_in_redis_are_about_the_incident() {
     let redis = RedisServer::start().await;
     let env = [("REDIS_URL", &*redis.url()), ("DEMO_INCIDENT", "busy_host")];
     let (demo, mut client) = start(&env).await;
@@ -137,7 +137,7 @@ async fn an_incident_and_nothing_else_is_named_in_redis() {
         let since = change["since"].as_u64().unwrap();
         let is_ongoing = since.abs_diff(begun) <= 120 && change["ended"].is_null();
         let suspects = change["suspects"].as_array().unwrap();
-        let is_about = |it: &Value| it["instance"] == "web-3";
+        let is_about = |row: &Value| row["instance"] == "web-3";
         let is_machine = |suspect: &Value| {
             suspect["kind"] == "machine" && suspect["delay"].as_f64() > Some(0.03)
         };
@@ -149,7 +149,7 @@ async fn an_incident_and_nothing_else_is_named_in_redis() {
 
 /// The change names the kind of error, the timer and the code, and the newest failed request has the message.
 #[tokio::test]
-async fn how_it_failed_is_named_in_a_file_and_in_redis() {
+async fn the_cause_of_errors_is_named_in_a_file_and_in_redis() {
     let directory = TempDir::new("demo-errors");
     let file = directory.path().join("pulse.redb");
     let redis = RedisServer::start().await;
@@ -179,7 +179,7 @@ async fn how_it_failed_is_named_in_a_file_and_in_redis() {
 }
 
 #[tokio::test]
-async fn a_past_is_not_added_to_what_a_service_has_recorded_nor_without_a_store() {
+async fn a_past_is_simulated_only_in_an_empty_store_that_can_be_reached() {
     let redis = RedisServer::start().await;
     let path = "/admin/pulse/api/paths?window=1h";
     for history in [None, Some("30m")] {

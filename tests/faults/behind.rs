@@ -1,4 +1,4 @@
-//! `as_of` and `complete` depend on the oldest sample that is not in the store, whatever keeps it out.
+//! `as_of` and `complete` depend on the oldest sample that is not in the store.
 
 use std::time::Duration;
 
@@ -11,9 +11,8 @@ use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
-/// The moment up to which `api/overview` claims to be complete, and the share of the last five minutes that it claims
-/// to have.
-async fn claimed(pulse: &Pulse) -> (i64, f64) {
+/// The fields `as_of` and `complete` of `api/overview`, for a window of five minutes.
+async fn completeness(pulse: &Pulse) -> (i64, f64) {
     let overview = ask(pulse, "/api/overview?window=5m").await;
     let complete = overview["window"]["complete"].as_f64();
     let health = ask(pulse, "/api/health").await;
@@ -24,8 +23,8 @@ async fn claimed(pulse: &Pulse) -> (i64, f64) {
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Advances the clock, and drains.
-fn pass(pulse: &Pulse, hand: &ManualClock, time: Duration) {
-    hand.advance(time);
+fn pass(pulse: &Pulse, manual_clock: &ManualClock, time: Duration) {
+    manual_clock.advance(time);
     pulse.simulation().drain();
 }
 
@@ -33,7 +32,7 @@ fn request(pulse: &Pulse) {
     pulse.record("GET /page/0", SECOND, http::StatusCode::OK);
 }
 
-/// Something that is recorded.
+/// Records something.
 type Record = fn(&Pulse);
 
 #[tokio::test]
@@ -47,17 +46,17 @@ async fn nothing_is_current_while_appends_fail_and_reads_work() {
         }),
     ];
     let server = RedisServer::start().await;
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let pulse = without_tasks(with_clock(&server.url(), &clock));
     request(&pulse);
     settle(&pulse).await;
-    pass(&pulse, &hand, 3_600 * SECOND);
-    for (what, record) in records {
+    pass(&pulse, &manual_clock, 3_600 * SECOND);
+    for (name, record) in records {
         request(&pulse);
         settle(&pulse).await;
-        pass(&pulse, &hand, 5 * SECOND);
-        let (current, complete) = claimed(&pulse).await;
-        assert_eq!((current, complete), (clock.now_seconds(), 1.0), "{what}");
+        pass(&pulse, &manual_clock, 5 * SECOND);
+        let (current, complete) = completeness(&pulse).await;
+        assert_eq!((current, complete), (clock.now_seconds(), 1.0), "{name}");
         assert_eq!(pulse.health().flush.pending_age_seconds, None);
 
         let () = server.run("CONFIG SET maxmemory 1").await;
@@ -65,10 +64,10 @@ async fn nothing_is_current_while_appends_fail_and_reads_work() {
         record(&pulse);
         pulse.flush().await.unwrap_err();
         for _ in 0..2 {
-            pass(&pulse, &hand, 5 * SECOND);
-            let (behind, complete) = claimed(&pulse).await;
-            assert_eq!(behind, recorded_at, "{what}");
-            assert!(complete < 1.0, "{complete} of {what}");
+            pass(&pulse, &manual_clock, 5 * SECOND);
+            let (behind, complete) = completeness(&pulse).await;
+            assert_eq!(behind, recorded_at, "{name}");
+            assert!(complete < 1.0, "{complete} of {name}");
         }
         let age = pulse.health().flush.pending_age_seconds;
         let is_right = age.is_some_and(|age| (10.0..=11.0).contains(&age));
@@ -76,46 +75,46 @@ async fn nothing_is_current_while_appends_fail_and_reads_work() {
 
         let () = server.run("CONFIG SET maxmemory 0").await;
         settle(&pulse).await;
-        pass(&pulse, &hand, 2 * SECOND);
-        let (current, complete) = claimed(&pulse).await;
-        assert_eq!((current, complete), (clock.now_seconds(), 1.0), "{what}");
+        pass(&pulse, &manual_clock, 2 * SECOND);
+        let (current, complete) = completeness(&pulse).await;
+        assert_eq!((current, complete), (clock.now_seconds(), 1.0), "{name}");
     }
     pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test]
-async fn nothing_is_current_while_a_call_is_under_way() {
+async fn nothing_is_current_while_a_call_is_in_progress() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let pulse = without_tasks(with_clock(&proxy.url(), &clock));
     request(&pulse);
     settle(&pulse).await;
-    pass(&pulse, &hand, 10 * SECOND);
+    pass(&pulse, &manual_clock, 10 * SECOND);
     let recorded_at = clock.now_seconds();
     request(&pulse);
     proxy.black_hole(true);
     let mut held = Box::pin(pulse.flush());
     tokio::select! {
         ended = &mut held => panic!("the flush has ended: {ended:?}"),
-        () = until("a call is under way", async || {
+        () = until("a call is in progress", async || {
             pulse.health().flush.in_doubt_age_seconds.is_some()
         }) => {}
     }
     proxy.heal();
-    pass(&pulse, &hand, 5 * SECOND);
+    pass(&pulse, &manual_clock, 5 * SECOND);
     // A request during the call is newer, so it must not change `as_of`.
     request(&pulse);
     pulse.simulation().drain();
-    until("it can be read", async || {
+    until("the store can be read", async || {
         pulse.backend().counter("hits", 1).await.is_ok()
     })
     .await;
-    assert_eq!(claimed(&pulse).await.0, recorded_at);
+    assert_eq!(completeness(&pulse).await.0, recorded_at);
     drop(held);
     settle(&pulse).await;
-    pass(&pulse, &hand, 2 * SECOND);
-    assert_eq!(claimed(&pulse).await.0, clock.now_seconds());
+    pass(&pulse, &manual_clock, 2 * SECOND);
+    assert_eq!(completeness(&pulse).await.0, clock.now_seconds());
     let days = pulse.backend().counter("hits", 86_400).await.unwrap();
     assert_eq!(days.iter().map(|(_, n)| n).sum::<i64>(), 3);
     pulse.shutdown().await.unwrap();

@@ -1,5 +1,5 @@
-//! Causes each condition and ends it, and checks that health, the gauge and `on_condition` report both. Other tests do
-//! this for conditions that need another kind of store or host.
+//! Begins and ends each condition, and checks that health, the gauge and `on_condition` report both. Conditions that
+//! need another kind of store or host have tests in other files.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -54,7 +54,7 @@ struct Watched {
     service: Service,
     server: RedisServer,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
     events: Arc<Mutex<Vec<ConditionEvent>>>,
     /// The conditions that have begun and ended.
     tested: BTreeSet<Condition>,
@@ -63,7 +63,7 @@ struct Watched {
 impl Watched {
     async fn start() -> Self {
         let server = RedisServer::start().await;
-        let (clock, hand) = Clock::manual(now());
+        let (clock, manual_clock) = Clock::manual(now());
         let builder = with_clock(&server.url(), &clock).flush_interval(Duration::from_secs(1));
         let service = Service::new(builder.clean_interval(Duration::from_secs(1)));
         let events = Arc::<Mutex<Vec<ConditionEvent>>>::default();
@@ -77,7 +77,7 @@ impl Watched {
             service,
             server,
             clock,
-            hand,
+            manual_clock,
             events,
             tested: BTreeSet::new(),
         }
@@ -96,21 +96,20 @@ impl Watched {
         line.unwrap().to_owned()
     }
 
-    /// Advances the clock until health and `on_condition` report that the condition is ongoing, or, without
-    /// `is_ongoing`, that it is not.
+    /// Advances the clock until health and `on_condition` both report whether the condition is ongoing, as expected.
     async fn pass_until(&self, condition: Condition, is_ongoing: bool) {
         look_until(PATIENCE, async || {
             self.service.requests(1).await;
             let _ = self.service.pulse.query().ask(&PathsQuery::default()).await;
-            self.hand.advance(Duration::from_secs(1));
+            self.manual_clock.advance(Duration::from_secs(1));
             pause(20).await;
             let health = self.service.health();
-            let in_health = health.conditions.contains(&condition);
+            let is_listed = health.conditions.contains(&condition);
             let events = self.events.lock().unwrap();
             let last = events.iter().rfind(|event| event.condition == condition);
             let is_reported = last.is_some_and(|event| event.ended.is_none());
-            let why = || format!("{condition}, {is_ongoing}: {in_health}, {last:?}, {health:#?}");
-            (in_health == is_ongoing && is_reported == is_ongoing)
+            let why = || format!("{condition}, {is_ongoing}: {is_listed}, {last:?}, {health:#?}");
+            (is_listed == is_ongoing && is_reported == is_ongoing)
                 .then_some(())
                 .ok_or_else(why)
         })
@@ -163,7 +162,7 @@ async fn each_condition_is_reported_until_its_cause_has_ended() {
     let mut running = JoinSet::new();
     tasks.into_iter().for_each(|task| drop(running.spawn(task)));
     look_until(PATIENCE, async || {
-        watched.hand.advance(Duration::from_secs(1));
+        watched.manual_clock.advance(Duration::from_secs(1));
         pause(20).await;
         let status = other.health().status;
         let is_ok = (status == Status::Ok).then_some(());
@@ -174,9 +173,9 @@ async fn each_condition_is_reported_until_its_cause_has_ended() {
     watched.begun(Condition::SilentInstance).await;
     let warnings = watched.service.health().warnings;
     let mut texts = warnings.iter();
-    let names_it = texts.any(|text| text.starts_with("web-2 has sent no"));
-    assert!(names_it, "{warnings:?}");
-    watched.hand.advance(Duration::from_secs(60));
+    let is_named = texts.any(|text| text.starts_with("web-2 has sent no"));
+    assert!(is_named, "{warnings:?}");
+    watched.manual_clock.advance(Duration::from_secs(60));
     watched.ended(Condition::SilentInstance).await;
     watched.service.settle().await;
     watched.service.assert_well();
@@ -186,7 +185,7 @@ async fn each_condition_is_reported_until_its_cause_has_ended() {
 
     watched.run("FLUSHALL").await;
     watched.begun(Condition::StoreReset).await;
-    watched.hand.advance(Duration::from_secs(600));
+    watched.manual_clock.advance(Duration::from_secs(600));
     watched.ended(Condition::StoreReset).await;
     let resets = watched.service.health().flush.store_resets;
     assert_eq!(resets, 1, "the reset is still counted");

@@ -1,5 +1,4 @@
-//! Faults of a server that can be reached. The tests of conditions and the soak let the condition of each fault begin
-//! and end.
+//! Faults of a server that can be reached. The tests of conditions and the soak test begin and end each fault.
 
 /// A fault that a command begins and ends: the name of the condition, the command, its last word to begin the fault,
 /// and its last word to end the fault.
@@ -18,7 +17,7 @@ impl ServerFault {
 const ACL: &str = "ACL SETUSER default";
 const POLICY: &str = "CONFIG SET maxmemory-policy";
 
-/// The commands name no keys, so they work with each prefix.
+/// The commands name no keys, so they work with any prefix.
 pub const SERVER_FAULTS: [ServerFault; 9] = [
     ServerFault("flush", ACL, "-xadd", "+xadd"),
     ServerFault("heartbeat", ACL, "-zcount", "+zcount"),

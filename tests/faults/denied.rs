@@ -1,4 +1,4 @@
-//! A server that denies access. One task of an instance tries one command every two seconds, and all tasks go on once
+//! A server that denies access. One task of an instance tries one command every two seconds. All tasks continue once
 //! the server allows access.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::rig::wait::until;
 /// The time between two tries.
 const TRY: Duration = Duration::from_secs(2);
 
-/// More than the number of an instance's tasks. Each task may be denied once before it waits with the others.
+/// More than the number of an instance's tasks. Each task may be denied once before it waits with the other tasks.
 const TASKS: u64 = 8;
 
 async fn acl(conn: &mut MultiplexedConnection, rule: &str) {
@@ -27,10 +27,10 @@ async fn service(password: &str) -> (RedisServer, MultiplexedConnection, Service
     let mut conn = server.connection().await;
     acl(&mut conn, "on >right ~* +@all").await;
     let url = format!("redis://app:{password}@127.0.0.1:{}/", server.port());
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let builder = with_clocks(options(&url, PATIENT), &clock, &clock).clean_interval(TRY);
     let service = Service::new(builder.flush_interval(Duration::from_secs(1)));
-    (server, conn, service, hand)
+    (server, conn, service, manual_clock)
 }
 
 /// The number of commands that the server has refused.
@@ -45,21 +45,21 @@ async fn refused(server: &RedisServer) -> u64 {
     numbers.sum()
 }
 
-/// Passes the time of `tries` tries, and waits for each try. Returns the number of refused commands.
-async fn try_again(server: &RedisServer, hand: &ManualClock, tries: u64) -> u64 {
+/// Advances the clock by the time of `tries` tries, and waits for each try. Returns the number of refused commands.
+async fn try_again(server: &RedisServer, manual_clock: &ManualClock, tries: u64) -> u64 {
     let first = refused(server).await;
     for _ in 0..tries {
         let before = refused(server).await;
-        hand.advance(TRY);
-        until("it tries again", async || refused(server).await > before).await;
+        manual_clock.advance(TRY);
+        until("another try", async || refused(server).await > before).await;
     }
     refused(server).await - first
 }
 
 #[tokio::test]
-async fn a_denial_is_tried_again_by_one_command_and_ends_for_all_tasks_at_once() {
+async fn after_a_denial_one_task_tries_again_and_success_ends_the_wait_of_all_tasks() {
     for (password, denied, allowed) in [("right", "-@all", "+@all"), ("wrong", "+@all", ">wrong")] {
-        let (server, mut conn, service, hand) = service(password).await;
+        let (server, mut conn, service, manual_clock) = service(password).await;
         if password == "right" {
             service.requests(48).await;
             service.settle().await;
@@ -67,20 +67,20 @@ async fn a_denial_is_tried_again_by_one_command_and_ends_for_all_tasks_at_once()
         acl(&mut conn, denied).await;
         service.requests(100).await;
         // The first 20 tries are not measured, because each task is denied once and each permission is checked once.
-        try_again(&server, &hand, 20).await;
+        try_again(&server, &manual_clock, 20).await;
         // Counts connections by AUTH, which each new connection sends.
         let connected = server.info("commandstats").await.remove("cmdstat_auth");
-        let cost = try_again(&server, &hand, 20).await;
+        let cost = try_again(&server, &manual_clock, 20).await;
         assert!(cost <= 20 + TASKS, "{cost} commands for 20 tries");
         if password == "right" {
             let connects = server.info("commandstats").await.remove("cmdstat_auth");
-            assert_eq!(connects, connected, "it connects again");
+            assert_eq!(connects, connected, "new connections");
         }
         assert_eq!(service.health().status.as_str(), "down");
 
         acl(&mut conn, allowed).await;
-        hand.advance(TRY);
-        until("all of it can be read", async || {
+        manual_clock.advance(TRY);
+        until("all requests can be read", async || {
             let stored = Stored::read(&mut conn.clone()).await;
             let health = service.health();
             stored.by_page() as u64 == service.oracle.served()
@@ -94,12 +94,12 @@ async fn a_denial_is_tried_again_by_one_command_and_ends_for_all_tasks_at_once()
 
 #[tokio::test]
 async fn a_shutdown_does_not_wait_for_the_next_try() {
-    let (server, mut conn, service, hand) = service("right").await;
+    let (server, mut conn, service, manual_clock) = service("right").await;
     service.requests(10).await;
     service.settle().await;
     acl(&mut conn, "-@all").await;
     service.requests(10).await;
-    try_again(&server, &hand, 3).await;
+    try_again(&server, &manual_clock, 3).await;
     acl(&mut conn, "+@all").await;
     service.pulse.shutdown().await.unwrap();
     service.assert_exact(&server).await;

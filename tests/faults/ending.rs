@@ -23,7 +23,7 @@ async fn a_shutdown_in_the_middle_of_a_flush_loses_nothing() {
     service.settle().await;
     proxy.delay(Duration::from_millis(60));
     service.requests(100).await;
-    until("a call is under way", async || {
+    until("a call is in progress", async || {
         service.health().flush.in_doubt_age_seconds.is_some()
     })
     .await;
@@ -55,26 +55,26 @@ async fn a_shutdown_with_a_store_that_never_answers_ends_in_time() {
     assert!(start.elapsed() < PATIENCE);
     // Neither shutdown ends before the work is done, and only one of them reports the loss.
     assert_eq!(both.each_ref().map(|(_, lost)| *lost), [48, 48]);
-    let told = both.into_iter().filter_map(|(ended, _)| ended.err());
-    let told: Vec<_> = told.map(|error| error.requests()).collect();
-    assert_eq!(told, [48]);
+    let errors = both.into_iter().filter_map(|(ended, _)| ended.err());
+    let reported: Vec<_> = errors.map(|error| error.requests()).collect();
+    assert_eq!(reported, [48]);
     let health = service.health();
     assert_eq!((health.flush.lost, health.recording.recorded), (48, 48));
     assert!((health.completeness - 0.5).abs() < f64::EPSILON);
     let warning = "48 requests, additions of 144";
-    let is_told = health.warnings.iter().any(|text| text.contains(warning));
-    assert!(is_told, "{:?}", health.warnings);
+    let has_warning = health.warnings.iter().any(|text| text.contains(warning));
+    assert!(has_warning, "{:?}", health.warnings);
 }
 
 /// A dropped `Pulse` in memory must fold its samples, because no other instance can.
 #[tokio::test]
-async fn what_a_dropped_pulse_has_recorded_in_memory_can_be_read() {
+async fn samples_of_a_dropped_pulse_in_memory_can_be_read() {
     let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
     let pulse = Pulse::builder().store(store.clone()).build().unwrap();
     pulse.counter("sales").add(3);
     drop(pulse);
     let query = CounterQuery::new(["sales"], 86_400);
-    until("what was sold can be read", async || {
+    until("the counter can be read", async || {
         store.counters(&query).await.unwrap()[0].sum() == 3
     })
     .await;
@@ -82,7 +82,7 @@ async fn what_a_dropped_pulse_has_recorded_in_memory_can_be_read() {
 
 /// The flush is larger than the journal's limit.
 #[tokio::test]
-async fn a_flush_in_memory_is_folded_in_parts_if_it_must_be() {
+async fn a_large_flush_in_memory_is_folded_in_parts() {
     let mut store = MemoryStore::new(Precisions::default(), Clock::system());
     store.journal_bytes = 10_000;
     let store = Arc::new(store);
@@ -102,7 +102,7 @@ async fn a_flush_in_memory_is_folded_in_parts_if_it_must_be() {
 }
 
 #[tokio::test]
-async fn a_second_shutdown_succeeds_and_what_comes_later_is_dropped() {
+async fn a_second_shutdown_succeeds_and_later_samples_are_dropped() {
     let server = RedisServer::start().await;
     let service = Service::new(builder(&server.url()));
     let posts = service.pulse.ranking("posts").build().unwrap();

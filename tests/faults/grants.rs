@@ -1,5 +1,5 @@
-//! Commands that are denied during a connection, and a key that cleaning skips. Health names the remedy until the fault
-//! ends, and does not blame another program.
+//! Commands that the server denies during a connection, and a key that cleaning skips. Health names the remedy until
+//! the fault ends, and does not blame another program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -22,7 +22,7 @@ use crate::rig::wait::{PATIENCE, look_until, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A server with the user `app`, who may do everything, and the options of that user.
+/// A server with the user `app`, who may run all commands, and the options of this user.
 async fn permitting() -> (RedisServer, MultiplexedConnection, RedisOptions) {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
@@ -32,45 +32,47 @@ async fn permitting() -> (RedisServer, MultiplexedConnection, RedisOptions) {
 }
 
 /// The warnings of health, and the store's last error.
-fn told(health: &Health) -> Vec<String> {
+fn texts_of(health: &Health) -> Vec<String> {
     let error = health.store.last_error.iter();
     health.warnings.iter().chain(error).cloned().collect()
 }
 
-/// Passes seconds until the texts from `told` pass.
-async fn pass_until_told(
-    hand: &ManualClock,
-    what: &str,
-    mut told: impl AsyncFnMut() -> Vec<String>,
+/// Advances the clock by seconds until the texts meet a condition. Returns these texts.
+async fn pass_until_texts(
+    manual_clock: &ManualClock,
+    goal: &str,
+    mut texts: impl AsyncFnMut() -> Vec<String>,
     condition: impl Fn(&[String]) -> bool,
 ) -> Vec<String> {
     look_until(PATIENCE, async || {
-        hand.advance(SECOND);
+        manual_clock.advance(SECOND);
         pause(20).await;
-        let told = told().await;
-        let is_so = condition(&told);
-        let why = format!("{what}: {told:#?}");
-        is_so.then_some(told).ok_or(why)
+        let texts = texts().await;
+        let is_met = condition(&texts);
+        let why = format!("{goal}: {texts:#?}");
+        is_met.then_some(texts).ok_or(why)
     })
     .await
 }
 
-/// Like [`pass_until_told`], with the texts of a service's health.
+/// Like [`pass_until_texts`], with the texts of a service's health.
 async fn pass_until(
     service: &Service,
-    hand: &ManualClock,
-    what: &str,
+    manual_clock: &ManualClock,
+    goal: &str,
     condition: impl Fn(&[String]) -> bool,
 ) -> Vec<String> {
-    pass_until_told(hand, what, async || told(&service.health()), condition).await
+    let texts = async || texts_of(&service.health());
+    pass_until_texts(manual_clock, goal, texts, condition).await
 }
 
-fn is_told(told: &[String], words: &[&str]) -> bool {
-    told.iter()
-        .any(|text| words.iter().all(|word| text.contains(word)))
+/// Whether one of the texts has all of these words.
+fn has_text(texts: &[String], words: &[&str]) -> bool {
+    let has_words = |text: &String| words.iter().all(|word| text.contains(word));
+    texts.iter().any(has_words)
 }
 
-/// Ends a service. Compares only counters by day, as slices of a second may have expired meanwhile.
+/// Ends a service. Compares only counters by day, because slices of a second may have expired meanwhile.
 async fn end_exactly(service: &Service, conn: &mut MultiplexedConnection) {
     service.end().await;
     service.assert_well();
@@ -85,9 +87,9 @@ async fn entries(conn: &mut MultiplexedConnection) -> u64 {
 }
 
 #[tokio::test]
-async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
+async fn a_denied_xtrim_is_reported_and_the_journal_stays_within_its_bound() {
     let (_server, mut conn, options) = permitting().await;
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let builder = with_clocks(options.journal_bytes(20_000), &clock, &clock);
     let service = Service::new(builder.flush_interval(SECOND));
     service.requests(48).await;
@@ -98,7 +100,7 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
     let mut flushes = 0;
     loop {
         service.requests(48).await;
-        hand.advance(Duration::from_secs(1));
+        manual_clock.advance(Duration::from_secs(1));
         match service.pulse.flush().await {
             Ok(()) => flushes += 1,
             Err(error) => {
@@ -112,11 +114,12 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
     assert!(entries(&mut conn).await > 1);
     assert_eq!(run::<String>(&mut conn, TRIMMED).await, before);
     let words = ["XTRIM", "ACL SETUSER app +xtrim"];
-    pass_until(&service, &hand, "it is told", |told| is_told(told, &words)).await;
+    let is_reported = |texts: &[String]| has_text(texts, &words);
+    pass_until(&service, &manual_clock, "a warning", is_reported).await;
 
-    // The full journal gets no entry, so there is no round. The journal must be trimmed without one.
+    // The full journal gets no entry, so there is no round. The journal must be trimmed without a round.
     let () = run(&mut conn, "ACL SETUSER app +xtrim").await;
-    pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
+    pass_until(&service, &manual_clock, "no warning", <[_]>::is_empty).await;
     until("the journal is trimmed", async || {
         entries(&mut conn.clone()).await == 0
     })
@@ -127,42 +130,41 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
 }
 
 #[tokio::test]
-async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blamed() {
+async fn a_denied_command_of_a_script_is_named_and_no_other_program_is_blamed() {
     let (_server, mut conn, options) = permitting().await;
     // The store uses the server's own time.
     let store = RedisStore::open(options).unwrap();
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let builder = Pulse::builder().store(Arc::new(store)).clock(clock);
     let service = Service::new(builder);
     service.requests(48).await;
     service.settle().await;
-    let of_scripts = ["get", "persist", "time", "xadd", "xrange", "hincrby", "set"];
-    let of_keys = [
-        "evalsha", "zadd", "hset", "rename", "expire", "zcard", "zmscore",
-    ];
-    for command in of_scripts.into_iter().chain(of_keys) {
+    for command in [
+        "get", "persist", "time", "xadd", "xrange", "hincrby", "set", "evalsha", "zadd", "hset",
+        "rename", "expire", "zcard", "zmscore",
+    ] {
         let () = run(&mut conn, &format!("ACL SETUSER app -{command}")).await;
         service.requests(48).await;
         // Lets the instance ask for the lease again, as if another instance had folded meanwhile.
         let () = run(&mut conn, &format!("DEL {PREFIX}pulse:lease:fold")).await;
         let () = run(&mut conn, &format!("HSET {PREFIX}pulse:state v another")).await;
         let upper = command.to_uppercase();
-        let told = pass_until(&service, &hand, command, |told| {
+        let texts = pass_until(&service, &manual_clock, command, |texts| {
             let name = format!("'{command}'");
-            is_told(told, &[&name, "ACL SETUSER app"])
-                || is_told(told, &[&upper, "ACL SETUSER app"])
+            has_text(texts, &[&name, "ACL SETUSER app"])
+                || has_text(texts, &[&upper, "ACL SETUSER app"])
         })
         .await;
-        assert!(!is_told(&told, &["another program"]), "{told:#?}");
-        assert!(!is_told(&told, &["held something else"]), "{told:#?}");
+        assert!(!has_text(&texts, &["another program"]), "{texts:#?}");
+        assert!(!has_text(&texts, &["held something else"]), "{texts:#?}");
         let () = run(&mut conn, &format!("ACL SETUSER app +{command}")).await;
-        pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
+        pass_until(&service, &manual_clock, "no warning", <[_]>::is_empty).await;
         service.settle().await;
     }
     end_exactly(&service, &mut conn).await;
 }
 
-/// For example, a proxy may answer any command with an error of its own.
+/// For example, a proxy may answer any command with its own error.
 #[tokio::test]
 async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
     let deleted = Arc::new(AtomicBool::new(false));
@@ -189,17 +191,17 @@ async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
 }
 
 /// The warnings of a dashboard.
-async fn told_by(dashboard: &Dashboard) -> Vec<String> {
+async fn warnings_of(dashboard: &Dashboard) -> Vec<String> {
     let health = asking::json(&dashboard.router(Access::open()), "/api/health").await;
     serde_json::from_value(health["warnings"].clone()).unwrap()
 }
 
 /// Cleaning reports skipped keys only in the heartbeat of the instance that cleans.
 #[tokio::test]
-async fn a_key_that_cleaning_skips_is_told_by_a_dashboard() {
+async fn a_dashboard_warns_of_a_key_that_cleaning_skips() {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let builder = with_clock(&server.url(), &clock).flush_interval(SECOND);
     let service = Service::new(builder.clean_interval(SECOND));
     service.requests(48).await;
@@ -207,15 +209,15 @@ async fn a_key_that_cleaning_skips_is_told_by_a_dashboard() {
     let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
     let dashboard = dashboard.clock(clock).build().unwrap();
     let words = ["cleaning skips", "bage` is not {precision}:{name}"];
-    for (command, is_there) in [("ZADD", true), ("ZREM", false)] {
-        let score = if is_there { "0 " } else { "" };
+    for (command, is_added) in [("ZADD", true), ("ZREM", false)] {
+        let score = if is_added { "0 " } else { "" };
         let command = format!("{command} {PREFIX}known: {score}gar\u{7}bage");
         let () = run(&mut conn, &command).await;
-        let is_so = |told: &[String]| is_told(told, &words) == is_there;
-        pass_until(&service, &hand, &command, is_so).await;
-        let told = async || told_by(&dashboard).await;
-        let told = pass_until_told(&hand, &command, told, is_so).await;
-        assert!(!told.concat().contains(char::is_control), "{told:?}");
+        let is_expected = |texts: &[String]| has_text(texts, &words) == is_added;
+        pass_until(&service, &manual_clock, &command, is_expected).await;
+        let texts = async || warnings_of(&dashboard).await;
+        let texts = pass_until_texts(&manual_clock, &command, texts, is_expected).await;
+        assert!(!texts.concat().contains(char::is_control), "{texts:?}");
     }
     end_exactly(&service, &mut conn).await;
 }

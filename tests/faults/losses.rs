@@ -36,10 +36,10 @@ async fn lost(pulse: &Pulse) -> [u64; 3] {
 }
 
 /// A part of the shutdown's error.
-const TOLD_ADDITIONS: &str = "additions of 1408 to";
+const LOST_ADDITIONS: &str = "additions of 1408 to";
 
 #[tokio::test]
-async fn a_shutdown_tells_what_is_lost() {
+async fn a_shutdown_reports_lost_requests_and_additions() {
     let (log, _logging) = Log::start();
     let server = RedisServer::start().await;
     let service = Service::new(without_flushes(&server.url()).shutdown_timeout(TIMEOUT));
@@ -58,7 +58,7 @@ async fn a_shutdown_tells_what_is_lost() {
     assert_eq!(error.requests(), 1);
     let error = error.to_string();
     assert!(error.contains("1 requests"), "{error}");
-    assert!(error.contains(TOLD_ADDITIONS), "{error}");
+    assert!(error.contains(LOST_ADDITIONS), "{error}");
     assert_eq!(lost(pulse).await, [1, 1_408, 0]);
     let health = service.health();
     assert!(health.conditions.contains(&Condition::Lost));
@@ -66,22 +66,22 @@ async fn a_shutdown_tells_what_is_lost() {
     assert!((health.completeness - 3.0 / 1_411.0).abs() < 1e-9);
     let recording = health.recording;
     assert_eq!((recording.recorded, recording.pending_series), (1, 0));
-    assert_eq!(log.lines_with(TOLD_ADDITIONS).len(), 1);
-    let told = health.warnings.iter().filter(|one| one.contains("1408"));
-    assert_eq!(told.count(), 1, "{:?}", health.warnings);
+    assert_eq!(log.lines_with(LOST_ADDITIONS).len(), 1);
+    let warnings = health.warnings.iter().filter(|text| text.contains("1408"));
+    assert_eq!(warnings.count(), 1, "{:?}", health.warnings);
     let (_, metrics) = asking::text(&pulse.router(Access::open()), "/metrics").await;
-    let told = metrics.contains("pulse_lost_additions_total 1408");
-    assert!(told, "{metrics}");
+    let has_metric = metrics.contains("pulse_lost_additions_total 1408");
+    assert!(has_metric, "{metrics}");
     // A second shutdown reports no loss.
     pulse.shutdown().await.unwrap();
     assert_eq!(lost(pulse).await, [1, 1_408, 0]);
 }
 
-/// A window reports lost requests if it has their minute. All instances give the same answer.
+/// A window reports lost requests if it contains their minute. All instances give the same answer.
 #[tokio::test]
-async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
+async fn windows_report_the_number_of_their_lost_requests() {
     let server = RedisServer::start().await;
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let minute = now() / 60 * 60;
     let service = Service::new(with_clock(&server.url(), &clock).replay_bytes(0));
     let posts = service.pulse.ranking("posts").build().unwrap();
@@ -103,7 +103,7 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
             service.pulse.counter("sold").add(5);
         }
         service.settle().await;
-        hand.advance(Duration::from_secs(60));
+        manual_clock.advance(Duration::from_secs(60));
     }
     // The next flush reports the loss that the last flush has found.
     service.settle().await;
@@ -114,8 +114,8 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
     let health = service.health();
     assert!(health.completeness < 1.0);
     let mut warnings = health.warnings.iter();
-    let told = warnings.any(|text| text.contains("additions of 35 to"));
-    assert!(told, "{:?}", health.warnings);
+    let has_warning = warnings.any(|text| text.contains("additions of 35 to"));
+    assert!(has_warning, "{:?}", health.warnings);
     let other = service.join(with_clock(&server.url(), &clock));
     let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
     let dashboard = dashboard.clock(clock).build().unwrap();
@@ -153,12 +153,12 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
                 let missing = answer["missing"].as_u64();
                 missing.or(answer["window"]["missing"].as_u64())
             };
-            let told = (
+            let reported = (
                 missing(0..2).await,
                 missing(2..3).await,
                 missing(0..5).await,
             );
-            assert_eq!(told, (Some(0), Some(3), Some(7)), "{question}");
+            assert_eq!(reported, (Some(0), Some(3), Some(7)), "{question}");
         }
         // A window of longer slices, and the window before it.
         let day = asking::json(&router, "/api/overview?window=24h").await["window"].take();
@@ -170,9 +170,9 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
     service.pulse.shutdown().await.unwrap();
 }
 
-/// The server answers the last flush of a shutdown, but has lost what it had acknowledged.
+/// The server answers the last flush of a shutdown, but has lost calls that it had acknowledged.
 #[tokio::test]
-async fn a_shutdown_that_finds_a_loss_tells_it() {
+async fn a_shutdown_that_finds_a_loss_reports_it() {
     let server = RedisServer::start().await;
     let service = Service::new(without_flushes(&server.url()).replay_bytes(0));
     service.requests(10).await;
@@ -191,7 +191,7 @@ async fn a_shutdown_that_finds_a_loss_tells_it() {
     assert_eq!(lost(&service.pulse).await, [2, 1_000 + sold, 2]);
     // All other instances know the lost requests too.
     let other = service.join(with_response_timeout(&server.url(), PATIENT));
-    until("it is folded", async || {
+    until("the loss is folded", async || {
         let overview = ask(&other.pulse, "/api/overview?window=5m").await;
         overview["window"]["missing"] == 2
     })
@@ -212,7 +212,7 @@ fn end_in_a_call(end: impl FnOnce(tokio::runtime::Runtime, Service, &Log)) {
         proxy.black_hole(true);
         service.pulse.counter("sold").add(1_000);
         service.pulse.timer("job").stop();
-        until("a call is under way", async || {
+        until("a call is in progress", async || {
             service.health().flush.in_doubt_age_seconds.is_some()
         })
         .await;
@@ -228,7 +228,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn a_runtime_that_ends_with_a_call_under_way_tells_it_and_hangs_nothing() {
+fn the_end_of_a_runtime_during_a_call_is_logged_and_nothing_hangs() {
     end_in_a_call(|ended, service, log| {
         drop(ended);
         // A later shutdown does not hang.
@@ -236,19 +236,19 @@ fn a_runtime_that_ends_with_a_call_under_way_tells_it_and_hangs_nothing() {
         assert_eq!(result.unwrap_err().requests(), 1);
         let lines = log.lines_with("the runtime ended without");
         assert!(lines.len() == 1, "{lines:?}");
-        for told in ["shutdown().await", "additions of 1000 to"] {
-            assert!(lines[0].contains(told), "{lines:?}");
+        for text in ["shutdown().await", "additions of 1000 to"] {
+            assert!(lines[0].contains(text), "{lines:?}");
         }
     });
 }
 
 #[test]
-fn a_pulse_that_is_dropped_tells_what_it_could_not_flush() {
+fn a_dropped_pulse_logs_the_samples_that_it_could_not_flush() {
     end_in_a_call(|runtime, service, log| {
         drop(service);
-        let told = || log.lines_with("could not be flushed before the shutdown");
-        runtime.block_on(until("it is told", async || !told().is_empty()));
-        assert!(told().len() == 1, "{:?}", told());
-        assert!(told()[0].contains("additions of 1000 to"), "{:?}", told());
+        let lines = || log.lines_with("could not be flushed before the shutdown");
+        runtime.block_on(until("a log line", async || !lines().is_empty()));
+        assert!(lines().len() == 1, "{:?}", lines());
+        assert!(lines()[0].contains("additions of 1000 to"), "{:?}", lines());
     });
 }

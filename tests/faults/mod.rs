@@ -1,7 +1,7 @@
-//! The totals in Redis equal the requests that were served, exactly, under faults of Redis, of the network and of
-//! this process. Each test has a real server of its own; the oracle is the handler's own counter.
+//! The totals in Redis equal exactly the requests that were served, under faults of Redis, of the network and of this
+//! process. Each test starts its own real server, and compares with the handlers' own counters.
 //!
-//! The long form is `make chaos`.
+//! `make chaos` runs the same scenarios for longer.
 
 pub mod service;
 

@@ -18,7 +18,7 @@ const STEP: i64 = 10;
 async fn pending_slices_are_bounded_by_the_retention() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let service = Service::new(with_clock(&proxy.url(), &clock));
     service.requests(PAGES).await;
     service.settle().await;
@@ -28,11 +28,11 @@ async fn pending_slices_are_bounded_by_the_retention() {
         service.request(0).await;
         // Drains the request within its second.
         let _ = service.pulse.flush().await;
-        hand.advance(Duration::from_secs(STEP as u64));
+        manual_clock.advance(Duration::from_secs(STEP as u64));
     }
     let health = service.health();
-    // Three names (the page, `<all>` and the counter `sales`) in the call in doubt, the same names in the pending
-    // batch, and the minute reports of this instance.
+    // The call in doubt and the pending batch each have three names: the page, `<all>` and the counter `sales`. The
+    // pending batch also has the minute reports of this instance.
     let most = 6 + MAX_PENDING_REPORTS;
     assert!(health.recording.pending_series <= most, "{health:?}");
     assert_eq!(health.status.as_str(), "down");
@@ -72,8 +72,8 @@ async fn pending_slices_are_bounded_by_the_retention() {
     assert!((expected - complete).abs() <= 1, "{complete}");
     let health = service.health();
     assert_eq!((health.recording.recorded, health.flush.lost), (served, 0));
-    // The outage lasts five hours, and statistics are kept for the last hour and a half of it, so the samples of the
-    // first three and a half hours count as late.
+    // The outage lasts five hours. Statistics are kept for its last hour and a half, so the samples of the first three
+    // and a half hours count as late.
     let late = health.fold.late;
     assert!(late >= 3 * HOUR as u64 / step, "{late}");
     service.pulse.shutdown().await.unwrap();

@@ -17,7 +17,7 @@ async fn texts_of_the_peer_are_shown_on_one_short_line() {
         format!("-ERR bad\n2026-11-22T00:00:00Z  WARN forged: \u{1b}[31m{long}\r\n"),
         format!("-NOPERM bad\nFORGED {long}\r\n"),
         format!("-FORGED\n{long}\r\n"),
-        // For an answer that it cannot parse, the Redis client returns an error of several lines.
+        // The Redis client cannot parse this answer, and returns an error of several lines.
         format!("?FORGED\n{long}\r\n"),
         format!(":bad\nFORGED {long}\r\n"),
     ] {
@@ -46,9 +46,9 @@ async fn texts_of_the_peer_are_shown_on_one_short_line() {
         }
         for text in texts {
             assert!(!text.contains(char::is_control), "{text:?}");
-            // The crate's own advice is not limited, such as the long rule for an ACL.
-            let said = text.split("ACL SETUSER").next().unwrap();
-            assert!(said.chars().count() <= 1_000, "{text:.40}");
+            // The crate's own advice, such as the long rule for an ACL, has no limit.
+            let start = text.split("ACL SETUSER").next().unwrap();
+            assert!(start.chars().count() <= 1_000, "{text:.40}");
         }
         log.assert_whole_lines();
         assert!(log.text().len() < 20_000);

@@ -23,7 +23,7 @@ fn with_folding(builder: Builder) -> Pulse {
 }
 
 /// Lets instances serve the load for `seconds`, and try to flush after each second.
-async fn serve(instances: &[&Pulse], hand: &ManualClock, seconds: u64) {
+async fn serve(instances: &[&Pulse], manual_clock: &ManualClock, seconds: u64) {
     for _ in 0..seconds {
         for pulse in instances {
             for _ in 0..LOAD {
@@ -31,7 +31,7 @@ async fn serve(instances: &[&Pulse], hand: &ManualClock, seconds: u64) {
             }
             pulse.counter("sold").add(LOAD as i64);
         }
-        hand.advance(Duration::from_secs(1));
+        manual_clock.advance(Duration::from_secs(1));
         for pulse in instances {
             pulse.simulation().drain();
             let _ = pulse.flush().await;
@@ -39,8 +39,8 @@ async fn serve(instances: &[&Pulse], hand: &ManualClock, seconds: u64) {
     }
 }
 
-/// Requests per second of the last five minutes as the dashboard shows them, and the seconds that were recorded.
-async fn of_window(pulse: &Pulse, clock: &Clock) -> (f64, f64) {
+/// Requests per second of the last five minutes as the dashboard shows them, and the number of recorded seconds.
+async fn window_rate(pulse: &Pulse, clock: &Clock) -> (f64, f64) {
     let window = ask(pulse, "/api/overview?window=5m").await["window"].clone();
     let number = |field: &str| window[field].as_f64().unwrap();
     let passed = number("to").min(clock.now_seconds() as f64) - number("from");
@@ -48,10 +48,10 @@ async fn of_window(pulse: &Pulse, clock: &Clock) -> (f64, f64) {
     (number("count") / recorded, recorded)
 }
 
-/// Checks that all figures equal the load.
+/// Checks that all shown rates equal the load.
 async fn assert_rates(pulse: &Pulse, clock: &Clock, load: u64, seconds: u64) {
     let load = load as f64;
-    let (rate, recorded) = of_window(pulse, clock).await;
+    let (rate, recorded) = window_rate(pulse, clock).await;
     assert!((recorded - seconds as f64).abs() < 1e-6, "{recorded} s");
     assert!((rate - load).abs() < 1e-6, "{rate}/s in the window");
     let overview = ask(pulse, "/api/overview").await;
@@ -71,23 +71,24 @@ async fn beginning(pulse: &Pulse, clock: &Clock) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn a_store_emptied_by_flushall_has_recorded_since_the_oldest_call_that_is_replayed() {
+async fn after_flushall_the_data_begins_with_the_oldest_replayed_call() {
     let server = RedisServer::start().await;
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let pulse = with_folding(with_clock(&server.url(), &clock));
     let flushall = async || -> () { server.run("FLUSHALL").await };
-    serve(&[&pulse], &hand, 20).await;
+    serve(&[&pulse], &manual_clock, 20).await;
     flushall().await;
-    serve(&[&pulse], &hand, 10).await;
+    serve(&[&pulse], &manual_clock, 10).await;
     settle(&pulse).await;
     assert!(pulse.health().flush.replayed > 0);
     let begun = beginning(&pulse, &clock).await;
     assert_eq!(begun, (now() + 21, now()));
     assert_rates(&pulse, &clock, LOAD, 30).await;
-    // After a generation of more than a minute, no call is replayed: the oldest samples are those of the failed flush.
-    serve(&[&pulse], &hand, 60).await;
+    // If the lost generation was older than a minute, no call is replayed. The oldest samples are then those of the
+    // failed flush.
+    serve(&[&pulse], &manual_clock, 60).await;
     flushall().await;
-    serve(&[&pulse], &hand, 10).await;
+    serve(&[&pulse], &manual_clock, 10).await;
     settle(&pulse).await;
     let begun = beginning(&pulse, &clock).await;
     assert_eq!(begun, (now() + 91, now() + 90));
@@ -96,23 +97,23 @@ async fn a_store_emptied_by_flushall_has_recorded_since_the_oldest_call_that_is_
 }
 
 #[tokio::test]
-async fn a_rate_is_that_of_the_last_seconds_that_can_be_read() {
+async fn the_overview_shows_the_rate_of_the_last_seconds_that_can_be_read() {
     let server = RedisServer::start().await;
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let pulse = without_tasks(with_clock(&server.url(), &clock));
     let rate = async || ask(&pulse, "/api/overview").await["requests_per_second"].clone();
     // No second with requests has ended yet.
-    serve(&[&pulse], &hand, 1).await;
+    serve(&[&pulse], &manual_clock, 1).await;
     assert_eq!(rate().await, 0.0);
-    serve(&[&pulse], &hand, 1).await;
+    serve(&[&pulse], &manual_clock, 1).await;
     for _ in 0..30 {
         assert_eq!(rate().await, LOAD as f64);
-        serve(&[&pulse], &hand, 1).await;
+        serve(&[&pulse], &manual_clock, 1).await;
     }
     // The server answers reads, but refuses writes.
     let () = server.run("CONFIG SET maxmemory 1").await;
     for seconds in 1..30 {
-        serve(&[&pulse], &hand, 1).await;
+        serve(&[&pulse], &manual_clock, 1).await;
         let expected = match seconds {
             ..=14 => Value::from(LOAD as f64),
             _ => Value::Null,
@@ -122,7 +123,7 @@ async fn a_rate_is_that_of_the_last_seconds_that_can_be_read() {
     let () = server.run("CONFIG SET maxmemory 0").await;
     settle(&pulse).await;
     for _ in 0..15 {
-        serve(&[&pulse], &hand, 1).await;
+        serve(&[&pulse], &manual_clock, 1).await;
         assert_eq!(rate().await, LOAD as f64);
     }
     pulse.shutdown().await.unwrap();

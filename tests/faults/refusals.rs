@@ -1,4 +1,4 @@
-//! A server that refuses commands. Health gives the cause and the remedy, the service goes on, and no sample is lost.
+//! A server that refuses commands. Health gives the cause and the remedy, the service continues, and no sample is lost.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ type Refusal = (&'static str, [&'static str; 2], &'static str);
 #[tokio::test]
 async fn a_server_that_refuses_for_a_while_loses_nothing() {
     // With the last refusal, the server accepts no new connection, so one connection sends all commands. The error may
-    // be that of an ended connection, without the server's reason.
+    // come from the ended connection, without the server's reason.
     refuse_for_a_while(&[
         (
             "CONFIG SET maxmemory 1",
@@ -57,7 +57,7 @@ async fn a_server_with_too_few_replicas_loses_nothing() {
 
 async fn refuse_for_a_while(refusals: &[Refusal]) {
     let server = RedisServer::start().await;
-    // A directory in the place of the file lets each save fail.
+    // A directory with the name of the file makes each save fail.
     std::fs::create_dir(server.dir().join("dump.rdb")).unwrap();
     let service = Service::new(builder(&server.url()));
     let load = service.load(seed());
@@ -65,25 +65,25 @@ async fn refuse_for_a_while(refusals: &[Refusal]) {
     let mut conn = server.connection().await;
     // Redis 6.2 ignores this setting on its command line.
     let () = issue(&mut conn, "CONFIG", ("SET", "save", "3600 1")).await;
-    for (refuse, said, mend) in refusals {
+    for (refuse, texts, repair) in refusals {
         let errors = service.health().flush.errors;
         for command in refuse.lines() {
             let () = run(&mut conn, command).await;
         }
         until(refuse, async || {
             let error = service.health().store.last_error.unwrap_or_default();
-            said.iter().all(|said| error.contains(said))
+            texts.iter().all(|text| error.contains(text))
         })
         .await;
         let served = service.oracle.served();
         // The newest requests are not drained yet.
-        until("it serves, flushes fail, and samples wait", async || {
+        until("flushes fail, and samples wait", async || {
             let health = service.health();
             let is_serving = service.oracle.served() > served;
             is_serving && health.flush.errors > errors && health.recording.pending_series > 0
         })
         .await;
-        let () = run(&mut conn, mend).await;
+        let () = run(&mut conn, repair).await;
         service.flushed_again().await;
     }
     load.stop().await;
@@ -91,7 +91,7 @@ async fn refuse_for_a_while(refusals: &[Refusal]) {
 }
 
 #[tokio::test]
-async fn a_server_that_is_loading_is_waited_for() {
+async fn samples_wait_for_a_server_that_is_loading() {
     let slow = RedisServer::builder().arg("--key-load-delay", "4000");
     let slow = slow.arg("--loading-process-events-interval-bytes", "1024");
     let server = slow.start().await;
@@ -101,7 +101,7 @@ async fn a_server_that_is_loading_is_waited_for() {
     let () = server.run("SAVE").await;
     server.kill_9();
     let load = service.load(seed());
-    let refused = until("health says that it loads", async || {
+    let refused = until("health says that the server is loading", async || {
         let _ = service.pulse.flush().await;
         let error = service.health().store.last_error.unwrap_or_default();
         error.contains("LOADING") && error.contains("it will be ready by itself")
@@ -113,46 +113,47 @@ async fn a_server_that_is_loading_is_waited_for() {
 }
 
 /// The number of warnings that a key holds something else.
-fn told(service: &Service, key: &str) -> usize {
+fn warnings_about(service: &Service, key: &str) -> usize {
     let warnings = service.health().warnings;
-    let named = format!("{key} holds something else");
-    warnings.iter().filter(|it| it.contains(&named)).count()
+    let text = format!("{key} holds something else");
+    let about = warnings.iter().filter(|warning| warning.contains(&text));
+    about.count()
 }
 
-/// The requests of a slice whose table is gone are missing from every window.
+/// If the table of a slice is missing, its requests are missing from every window.
 #[tokio::test]
-async fn a_table_of_records_that_is_gone_is_told_for_an_hour() {
+async fn a_missing_table_of_records_is_reported_for_an_hour() {
     let server = RedisServer::start().await;
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let service = Service::new(with_clocks(options(&server.url(), PATIENT), &clock, &clock));
     service.requests(24).await;
     service.settle().await;
     let gone = format!("{PREFIX}pulse:r1:60:{}", now() / 60 * 60);
-    let is_told = async || {
+    let is_reported = async || {
         service.pulse.flush().await.unwrap();
         let warnings = service.health().warnings;
-        warnings.iter().any(|it| it.contains(&gone))
+        warnings.iter().any(|warning| warning.contains(&gone))
     };
-    hand.advance(Duration::from_secs(60));
+    manual_clock.advance(Duration::from_secs(60));
     pause(600).await;
-    assert!(!is_told().await);
+    assert!(!is_reported().await);
     let () = server.run(&format!("DEL {gone}")).await;
-    hand.advance(Duration::from_secs(5));
-    until("the table is told", is_told).await;
+    manual_clock.advance(Duration::from_secs(5));
+    until("a warning names the table", is_reported).await;
     assert_eq!(service.health().conditions, [Condition::GoneTable]);
-    hand.advance(Duration::from_secs(3_590));
+    manual_clock.advance(Duration::from_secs(3_590));
     pause(600).await;
-    assert!(is_told().await);
-    hand.advance(Duration::from_secs(10));
-    until("it is told no more", async || !is_told().await).await;
+    assert!(is_reported().await);
+    manual_clock.advance(Duration::from_secs(10));
+    until("the warning ends", async || !is_reported().await).await;
     service.pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test]
 async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     let server = RedisServer::start().await;
-    // The clock stands still, so that the slices are known.
-    let (clock, hand) = Clock::manual(now());
+    // The clock moves only when the test moves it, so the slices are known.
+    let (clock, manual_clock) = Clock::manual(now());
     let service = Service::new(with_clocks(options(&server.url(), PATIENT), &clock, &clock));
     let mut conn = server.connection().await;
     let key = |name: &str| format!("{PREFIX}{name}");
@@ -173,7 +174,8 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     assert!(health.conditions.contains(&Condition::QuarantinedKey));
     let named = &health.fold.quarantined_keys;
     for key in &poisoned {
-        assert_eq!(told(&service, key), 1, "{key}: {:?}", health.warnings);
+        let count = warnings_about(&service, key);
+        assert_eq!(count, 1, "{key}: {:?}", health.warnings);
         let is_named = named.iter().any(|p| p.key == *key && !p.reason.is_empty());
         assert!(is_named, "{key} not in {named:?}");
     }
@@ -183,23 +185,24 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
 
     // The warnings about these keys stay, even without new samples.
     for _ in 0..3 {
-        hand.advance(Duration::from_secs(5));
+        manual_clock.advance(Duration::from_secs(5));
         service.pulse.flush().await.unwrap();
         pause(600).await;
     }
     service.pulse.flush().await.unwrap();
-    assert!(poisoned.iter().all(|key| told(&service, key) == 1));
+    let has_one = |key| warnings_about(&service, key) == 1;
+    assert!(poisoned.iter().all(|key| has_one(key)));
 
     // After the keys are deleted, new samples are accepted, and the warnings end.
     for key in &poisoned {
         let () = issue(&mut conn, "DEL", key).await;
     }
-    hand.advance(Duration::from_secs(5));
-    until("the keys are quiet", async || {
+    manual_clock.advance(Duration::from_secs(5));
+    until("the warnings about the keys end", async || {
         service.pulse.flush().await.unwrap();
         let health = service.health();
-        let is_quiet = |key| told(&service, key) == 0;
-        health.fold.quarantined_keys.is_empty() && poisoned.iter().all(|key| is_quiet(key))
+        let has_none = |key| warnings_about(&service, key) == 0;
+        health.fold.quarantined_keys.is_empty() && poisoned.iter().all(|key| has_none(key))
     })
     .await;
     service.requests(240).await;

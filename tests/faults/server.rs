@@ -1,4 +1,4 @@
-//! Faults of the server: it is emptied, loses its scripts, or is away at the start.
+//! Faults of the server: its scripts or its data are lost, or it is away at the start.
 
 use std::time::Duration;
 
@@ -28,12 +28,12 @@ async fn flushed_scripts_are_loaded_again_under_load() {
     assert_eq!(service.health().flush.errors, 0);
 }
 
-/// While its generation is young, a server without data cannot be distinguished from a replica after a failover.
+/// A server that lost a young generation cannot be distinguished from a replica after a failover.
 #[tokio::test]
-async fn a_server_restarted_without_data_gets_all_samples_again_while_it_is_young() {
+async fn a_server_restarted_without_data_gets_all_samples_of_a_young_generation_again() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let (clock, hand) = Clock::manual(now());
+    let (clock, manual_clock) = Clock::manual(now());
     let service = Service::new(with_clock(&proxy.url(), &clock));
     let keys = JournalKeys::below(PREFIX);
     let mut conn = server.connection().await;
@@ -41,7 +41,7 @@ async fn a_server_restarted_without_data_gets_all_samples_again_while_it_is_youn
     for (resets, age) in (1..).zip([0, 0, 61]) {
         service.requests(200).await;
         service.settle().await;
-        hand.advance(Duration::from_secs(age));
+        manual_clock.advance(Duration::from_secs(age));
         service.settle().await;
         let (fences, flushed) = (keys.fences(&mut conn).await, service.oracle.served());
         // A call in doubt that the server has appended.
@@ -65,10 +65,10 @@ async fn a_server_restarted_without_data_gets_all_samples_again_while_it_is_youn
         }
         assert!(!is_same);
         gone = flushed;
-        let warned = |text: &str| health.warnings.iter().any(|warning| warning.contains(text));
-        assert!(warned("came back empty 3 times"), "{:?}", health.warnings);
-        assert!(warned("noeviction"), "{:?}", health.warnings);
-        assert_eq!(warned("50 requests are lost"), health.flush.lost == 50);
+        let warns = |text: &str| health.warnings.iter().any(|warning| warning.contains(text));
+        assert!(warns("came back empty 3 times"), "{:?}", health.warnings);
+        assert!(warns("noeviction"), "{:?}", health.warnings);
+        assert_eq!(warns("50 requests are lost"), health.flush.lost == 50);
     }
     // All later requests are counted.
     service.requests(40).await;
@@ -87,13 +87,13 @@ async fn a_server_that_is_away_at_the_start_gets_all_samples_later() {
     let server = RedisServer::start().await;
     server.terminate();
     let service = Service::new(builder(&server.url()));
-    let told = || service.health().store.last_error.unwrap_or_default();
-    until("an idle service tells it", async || {
-        told().contains("cannot be reached")
+    let last_error = || service.health().store.last_error.unwrap_or_default();
+    until("an idle service reports the error", async || {
+        last_error().contains("cannot be reached")
     })
     .await;
     for _ in 0..50 {
-        assert!(!told().is_empty());
+        assert!(!last_error().is_empty());
         pause(10).await;
     }
     let load = service.load(seed());
@@ -105,7 +105,7 @@ async fn a_server_that_is_away_at_the_start_gets_all_samples_later() {
     assert_eq!(health.status.as_str(), "down");
     assert_eq!(health.store.contact_age_seconds, None);
     server.restart().await;
-    until("it has recovered", async || {
+    until("the service has recovered", async || {
         service.health().status.as_str() == "ok"
     })
     .await;

@@ -1,6 +1,5 @@
-//! A service under test, its load, and the comparison of the requests it has served with those in Redis.
-//!
-//! The oracle is independent: each handler adds 1 to its own number before it answers.
+//! A service under test, its load, and the comparison of the requests that the service has served with the requests in
+//! Redis. The oracle has the served requests: each handler adds 1 to its own number before it answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -23,13 +22,13 @@ use crate::rig::wait::{PATIENCE, look_until, until};
 /// The prefix of every key.
 pub const PREFIX: &str = "pulse:";
 
-/// Number of routes, so that a flush takes several calls.
+/// The number of routes: so many that a flush takes several calls.
 pub const PAGES: usize = 24;
 
 /// A response timeout that is long enough on a machine that is busy with other tests.
 pub const PATIENT: Duration = Duration::from_secs(5);
 
-/// A response timeout that faults soon exceed.
+/// A short response timeout, which faults exceed.
 pub const SHORT: Duration = Duration::from_millis(150);
 
 /// Options for the server at `url`.
@@ -50,7 +49,7 @@ pub fn with_response_timeout(url: &str, timeout: Duration) -> Builder {
     builder.flush_interval(Duration::from_millis(20))
 }
 
-/// Like [`builder`], but without flushes of its own.
+/// Like [`builder`], but only the test flushes.
 pub fn without_flushes(url: &str) -> Builder {
     builder(url).flush_interval(Duration::from_secs(60))
 }
@@ -60,15 +59,15 @@ pub fn now() -> i64 {
     1_700_001_000
 }
 
-/// A builder without flushes of its own, whose clock is also the server's.
+/// A builder whose instance and server use this clock. Only the test flushes.
 pub fn with_clock(url: &str, clock: &Clock) -> Builder {
     with_clocks(options(url, SHORT), clock, clock)
 }
 
-/// A builder without flushes of its own, with one clock for the server and one for the instance.
-pub fn with_clocks(options: RedisOptions, servers: &Clock, own: &Clock) -> Builder {
+/// A builder with one clock for the server and one for the instance. Only the test flushes.
+pub fn with_clocks(options: RedisOptions, server: &Clock, own: &Clock) -> Builder {
     let store = RedisStore::open(options).unwrap();
-    let store = Arc::new(store.with_clock(servers.clone()));
+    let store = Arc::new(store.with_clock(server.clone()));
     let builder = Pulse::builder().store(store).clock(own.clone());
     builder.flush_interval(Duration::from_secs(60))
 }
@@ -78,9 +77,9 @@ pub fn without_tasks(builder: Builder) -> Pulse {
     builder.build_with_tasks().unwrap().0
 }
 
-/// Flushes until the store has all samples, as after an outage.
+/// Flushes until a flush succeeds.
 pub async fn settle(pulse: &Pulse) {
-    until("all is flushed", async || pulse.flush().await.is_ok()).await;
+    until("a flush succeeds", async || pulse.flush().await.is_ok()).await;
 }
 
 /// The counts of the handlers.
@@ -126,7 +125,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Builds the pulse and the service around it.
+    /// Builds the pulse, and a service with its layer.
     pub fn new(builder: Builder) -> Self {
         Self::around(builder.build().unwrap(), Arc::default())
     }
@@ -214,7 +213,7 @@ impl Service {
         self.pulse.health()
     }
 
-    /// Flushes until the store has all samples. Returns how long that took.
+    /// Flushes until a flush succeeds. Returns the time that this took.
     pub async fn settle(&self) -> Duration {
         let start = Instant::now();
         while let Err(error) = self.pulse.flush().await {
@@ -228,15 +227,15 @@ impl Service {
         start.elapsed()
     }
 
-    /// Waits until the store acknowledges a flush that began after this call. The service is under load, and
-    /// its clock is the system's.
+    /// Waits until the store acknowledges a flush that began after this call. The service must be under load, with the
+    /// clock of the system.
     pub async fn flushed_again(&self) {
         let start = Instant::now();
         look_until(PATIENCE, async || {
             let health = self.health();
             let age = health.flush.last_flush_age_seconds;
             let is_flushed = age.is_some_and(|age| age < start.elapsed().as_secs_f64());
-            let why = || format!("it does not flush: {:?}, {:?}", health.store, health.flush);
+            let why = || format!("no flush: {:?}, {:?}", health.store, health.flush);
             is_flushed.then_some(()).ok_or_else(why)
         })
         .await;
@@ -251,13 +250,13 @@ impl Service {
         .await;
     }
 
-    /// The differences between the requests that were served and those in Redis. Only late samples may be
-    /// missing, and only in the statistics. Empty if all numbers are exact.
+    /// The differences between the served requests and the requests in Redis. Empty if all numbers are exact. Late
+    /// samples may be missing in the statistics.
     pub fn differences(&self, stored: &Stored) -> Vec<String> {
         let mut differences = Vec::new();
-        let mut compare = |what: &str, stored: i64, expected: i64| {
+        let mut compare = |name: &str, stored: i64, expected: i64| {
             if stored != expected {
-                differences.push(format!("{what}: {stored} stored, {expected} expected"));
+                differences.push(format!("{name}: {stored} stored, {expected} expected"));
             }
         };
         let (served, late) = (self.oracle.served() as i64, self.health().fold.late as i64);
@@ -281,12 +280,12 @@ impl Service {
         differences
     }
 
-    /// Panics unless the server has every served request exactly once.
+    /// Panics unless the server has each served request exactly once.
     pub async fn assert_exact(&self, server: &RedisServer) {
         self.assert_exact_in(Stored::read(&mut server.connection().await).await);
     }
 
-    /// Panics unless every served request is stored exactly once.
+    /// Panics unless each served request is stored exactly once.
     pub fn assert_exact_in(&self, stored: Stored) {
         let differences = self.differences(&stored);
         let health = self.health();
@@ -322,7 +321,7 @@ impl Service {
 pub type Pace = fn(&mut fastrand::Rng) -> (usize, u64);
 
 /// The pace of tests that share the machine.
-pub const LIGHT: Pace = |rng| (rng.usize(1..20), rng.u64(1..6));
+pub const LIGHT: Pace = |rng| (rng.usize(1..10), rng.u64(2..10));
 
 /// Requests from several tasks, until the load is stopped.
 pub struct Load {
@@ -350,7 +349,7 @@ pub struct Stored {
     pub others: i64,
     pub errors: i64,
     pub sold: i64,
-    /// The requests in the statistics of all pages, for this hour and the last.
+    /// The requests in the statistics of all pages, for the current hour and the last hour with requests.
     pub statistics: i64,
     /// The requests in the statistics of `<all>`.
     pub all: i64,
@@ -361,7 +360,7 @@ impl Stored {
         Self::read_below(PREFIX, conn).await
     }
 
-    /// Reads what is stored below a prefix.
+    /// Reads the data below a prefix.
     pub async fn read_below(prefix: &str, conn: &mut MultiplexedConnection) -> Self {
         let mut stored = Self {
             hits: Vec::new(),
@@ -412,13 +411,13 @@ pub async fn by_day(conn: &mut MultiplexedConnection, name: &str) -> i64 {
     counter(conn, PREFIX, name, DAY).await
 }
 
-/// The requests in a context's statistics of this hour and the last.
+/// The requests in a context's statistics, for the current hour and the last hour with requests.
 pub async fn statistics(conn: &mut MultiplexedConnection, prefix: &str, context: &str) -> i64 {
     let hours = statistics_by_hour(conn, prefix, context).await;
     hours.iter().map(|(_, count)| count).sum()
 }
 
-/// The hours of a context's statistics, and the requests in them: the current hour, and the last one with requests.
+/// The hours of a context's statistics, and their requests: the current hour, and the last hour with requests.
 pub async fn statistics_by_hour(
     conn: &mut MultiplexedConnection,
     prefix: &str,

@@ -16,7 +16,7 @@ async fn a_folder_killed_in_a_round_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_folder_frozen_beyond_its_lease_doubles_nothing() {
+async fn after_a_folder_frozen_beyond_its_lease_all_numbers_are_exact() {
     let report = scenarios::folders_frozen(1, 1, seed()).await;
     report.assert_exact();
 }
@@ -59,7 +59,7 @@ async fn killed_connections_and_a_frozen_server_lose_nothing() {
 }
 
 #[tokio::test]
-async fn lost_replies_lose_and_double_nothing() {
+async fn after_lost_replies_all_numbers_are_exact() {
     scenarios::lost_replies(60, seed()).await.assert_exact();
 }
 
@@ -69,8 +69,8 @@ async fn sigterm_under_load_loses_nothing() {
 }
 
 #[tokio::test]
-async fn by_sigkill_at_most_one_interval_is_missing() {
-    // Twice the flush interval, as the machine may be busy with other tests.
+async fn after_sigkill_at_most_one_flush_interval_is_missing() {
+    // Allows twice the flush interval, because the machine may be busy with other tests.
     let report = scenarios::sigkill(2, 500, Duration::from_secs(1), seed()).await;
     assert!(report.faults.is_empty(), "{report:#?}");
 }
@@ -92,7 +92,7 @@ async fn another_instance_folds_soon_after_a_shutdown() {
     // A shutdown frees the lease, so the other instance need not wait until the lease expires.
     assert_ne!(keys.folder(conn).await, Some(first.health().instance));
     let instance = second.health().instance;
-    until("the other one folds", async || {
+    until("the other instance folds", async || {
         keys.folder(&mut conn.clone()).await.as_ref() == Some(&instance)
     })
     .await;

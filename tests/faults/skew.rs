@@ -1,5 +1,5 @@
-//! An instance whose clock is wrong: dashboards warn, and an instance that is off by more than an hour uses the store's
-//! time. No request is lost or doubled when the instance changes from its own time to the store's, or back.
+//! An instance whose clock is wrong: dashboards warn, and an instance whose clock is wrong by more than an hour uses
+//! the store's time. When the instance changes to the store's time or back, no request is lost or counted twice.
 
 use std::time::Duration;
 
@@ -27,20 +27,20 @@ struct Fleet {
     clock: Clock,
     right: Service,
     wrong: Service,
-    hand: ManualClock,
+    manual_clock: ManualClock,
     dashboard: Dashboard,
-    hands: Vec<ManualClock>,
+    manual_clocks: Vec<ManualClock>,
 }
 
 impl Fleet {
     async fn new(offset: i64) -> Self {
         let server = RedisServer::start().await;
-        let (clock, servers_hand) = Clock::manual(now());
+        let (clock, server_clock) = Clock::manual(now());
         let builder = |name: &str, own: &Clock| {
             with_clocks(options(&server.url(), PATIENT), &clock, own).instance(name)
         };
         let right = Service::new(builder("right", &clock));
-        let (own, hand) = Clock::manual(now() + offset);
+        let (own, manual_clock) = Clock::manual(now() + offset);
         let wrong = right.join(builder("wrong", &own));
         let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
         let dashboard = dashboard.clock(clock.clone()).build().unwrap();
@@ -49,25 +49,26 @@ impl Fleet {
             clock,
             right,
             wrong,
-            hands: vec![servers_hand, hand.clone()],
-            hand,
+            manual_clocks: vec![server_clock, manual_clock.clone()],
+            manual_clock,
             dashboard,
         }
     }
 
     /// Lets the time between two heartbeats pass for each clock.
     async fn pass(&self) {
-        for hand in &self.hands {
-            hand.advance(BEAT);
+        for manual_clock in &self.manual_clocks {
+            manual_clock.advance(BEAT);
         }
-        self.are_answered().await;
+        self.until_answered().await;
     }
 
-    async fn are_answered(&self) {
+    /// Waits until both instances have had an answer of the store within half a second.
+    async fn until_answered(&self) {
         look_until(Duration::from_secs(10), async || {
             let services = [&self.right, &self.wrong].into_iter();
-            let stores: Vec<_> = services.map(|of| of.health().store).collect();
-            let mut ages = stores.iter().map(|of| of.contact_age_seconds);
+            let stores: Vec<_> = services.map(|service| service.health().store).collect();
+            let mut ages = stores.iter().map(|store| store.contact_age_seconds);
             let are_answered = ages.all(|age| age.is_some_and(|age| age < 0.5));
             are_answered.then_some(()).ok_or(format!("{stores:?}"))
         })
@@ -89,7 +90,7 @@ impl Fleet {
         self.pass().await;
         self.pass().await;
         for reader in self.readers() {
-            let overview = asked(reader, "overview?window=5m").await;
+            let overview = answer(reader, "overview?window=5m").await;
             assert_eq!(overview["window"]["count"], requests, "{overview}");
             let (at, as_of) = (self.clock.now_seconds(), overview["as_of"].as_i64());
             assert!((at - as_of.unwrap()).abs() < 10, "{as_of:?} at {at}");
@@ -113,12 +114,12 @@ impl Fleet {
 }
 
 /// The JSON of an answer.
-async fn asked(reader: &Reader, question: &str) -> Value {
+async fn answer(reader: &Reader, question: &str) -> Value {
     serde_json::from_str(&reader.json(question).await.unwrap()).unwrap()
 }
 
-/// The warnings about a clock that a dashboard shows.
-async fn told(reader: &Reader) -> Vec<String> {
+/// The warnings of a dashboard about a clock.
+async fn clock_warnings(reader: &Reader) -> Vec<String> {
     let warnings = reader.health().await.warnings;
     warnings
         .into_iter()
@@ -126,11 +127,11 @@ async fn told(reader: &Reader) -> Vec<String> {
         .collect()
 }
 
-async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
+async fn uses_the_stores_time(offset: i64, apart: &str) {
     let fleet = Fleet::new(offset).await;
     let wrong = &fleet.wrong;
     wrong.requests(24).await;
-    fleet.are_answered().await;
+    fleet.until_answered().await;
     let health = wrong.health();
     let skew = health.store.clock_skew_seconds.unwrap();
     assert_eq!(skew, offset);
@@ -148,11 +149,11 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
     fleet.assert_shown(72).await;
     let named = ["instance wrong", "this instance", "instance wrong"];
     for (reader, whose) in fleet.readers().into_iter().zip(named) {
-        let told = told(reader).await;
-        assert!(told.len() == 1, "{told:?}");
-        assert!(told[0].contains(whose), "{told:?}");
-        assert!(told[0].contains(apart), "{told:?}");
-        let instances = asked(reader, "instances").await;
+        let warnings = clock_warnings(reader).await;
+        assert!(warnings.len() == 1, "{warnings:?}");
+        assert!(warnings[0].contains(whose), "{warnings:?}");
+        assert!(warnings[0].contains(apart), "{warnings:?}");
+        let instances = answer(reader, "instances").await;
         for (at, (name, skew)) in [("right", 0), ("wrong", offset)].into_iter().enumerate() {
             let row = &instances["instances"][at];
             assert_eq!(row["instance"], name, "{row}");
@@ -161,7 +162,7 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
     }
 
     // The clock is set right. The next heartbeat ends the warning, and recorded requests keep their times.
-    fleet.hand.set_wall(fleet.clock.now_seconds());
+    fleet.manual_clock.set_wall(fleet.clock.now_seconds());
     fleet.pass().await;
     assert_eq!(wrong.health().store.clock_skew_seconds, Some(0));
     wrong.requests(24).await;
@@ -169,15 +170,15 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
     wrong.requests(24).await;
     fleet.assert_shown(120).await;
     for reader in fleet.readers() {
-        assert_eq!(told(reader).await, [""; 0]);
+        assert_eq!(clock_warnings(reader).await, [""; 0]);
     }
     let health = wrong.health();
     let served = wrong.oracle.served();
     assert_eq!((health.flush.lost, health.flush.store_resets), (0, 0));
     let stored = Stored::read(&mut fleet.server.connection().await).await;
     match offset < 0 {
-        // Requests of three days ago are too old for the records, which therefore lack 24 below. The counter by day has
-        // all of them.
+        // The first 24 requests were three days in the past, which is too old for the records. The counter by day has
+        // all requests.
         true => assert_eq!((health.fold.skewed, stored.total()), (0, served as i64)),
         false => assert_eq!(health.fold.skewed, 24),
     }
@@ -185,42 +186,42 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_far_off_is_told_and_its_requests_are_shown() {
+async fn a_clock_that_is_wrong_by_hours_is_reported_and_its_requests_are_shown() {
     tokio::join!(
-        goes_on_by_the_stores_time(2 * HOUR + 720, "2 h 12 min ahead of"),
-        goes_on_by_the_stores_time(365 * DAY, "365 d 0 h ahead of"),
-        goes_on_by_the_stores_time(-3 * DAY - 7 * HOUR, "3 d 7 h behind"),
+        uses_the_stores_time(2 * HOUR + 720, "2 h 12 min ahead of"),
+        uses_the_stores_time(365 * DAY, "365 d 0 h ahead of"),
+        uses_the_stores_time(-3 * DAY - 7 * HOUR, "3 d 7 h behind"),
     );
 }
 
 #[tokio::test]
-async fn a_clock_half_an_hour_fast_is_told_and_followed() {
+async fn a_clock_half_an_hour_ahead_is_reported_and_still_used() {
     let fleet = Fleet::new(1_800).await;
     for _ in 0..4 {
         fleet.wrong.requests(24).await;
         fleet.pass().await;
     }
-    let warnings = told(fleet.wrong.pulse.query()).await;
+    let warnings = clock_warnings(fleet.wrong.pulse.query()).await;
     assert!(warnings[0].contains("is 30 min ahead of"), "{warnings:?}");
     fleet.wrong.settle().await;
     let marks = fleet.wrong.pulse.query().ask(&MarksQuery::default()).await;
     let as_of = marks.unwrap().as_of;
     assert!(as_of - fleet.clock.now_seconds() > 1_700);
     // Heartbeats of this instance carry the store's time, so other instances list it for as long as it is alive.
-    let instances = asked(fleet.dashboard.query(), "instances").await;
+    let instances = answer(fleet.dashboard.query(), "instances").await;
     let seen = instances["instances"][1]["last_seen"].as_i64().unwrap();
     assert!((seen - fleet.clock.now_seconds()).abs() < 5, "{seen}");
 }
 
 /// A clock that is set again and again, under load, with flushes at any time.
 #[tokio::test]
-async fn a_clock_that_is_set_again_and_again_loses_and_doubles_nothing() {
+async fn a_clock_that_is_set_again_and_again_loses_no_request_and_counts_none_twice() {
     let mut rng = fastrand::Rng::with_seed(seed());
     let fleet = Fleet::new(0).await;
     for _ in 0..12 {
         let hours = [0, 0, 2, 3, -2, -3, -30][rng.usize(..7)];
         let time = fleet.clock.now_seconds() + hours * HOUR;
-        fleet.hand.set_wall(time);
+        fleet.manual_clock.set_wall(time);
         for _ in 0..rng.usize(1..5) {
             fleet.wrong.requests(rng.usize(1..40)).await;
             if rng.bool() {

@@ -1,4 +1,4 @@
-//! A fleet lists exactly its slowest and its newest failed requests, although its store fails now and then.
+//! A fleet lists exactly its slowest and its newest failed requests, although its store fails from time to time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::rig::server::RedisServer;
 
 const INSTANCES: usize = 4;
 const CONTEXTS: usize = 30;
-/// The turn of an hour, in the middle of the run.
-const TURN: i64 = 1_700_002_800;
+/// The start of an hour, in the middle of the run.
+const HOUR_START: i64 = 1_700_002_800;
 const SECONDS: usize = 60;
 /// Requests of each instance in each second: a quarter of a million in all.
 const REQUESTS: usize = 250_000 / SECONDS / INSTANCES;
@@ -31,7 +31,7 @@ type Served = (i64, u64, bool);
 type All = BTreeMap<(i64, usize), Vec<Served>>;
 
 /// Draws the fault of the next second.
-fn trouble(proxy: &Proxy, rng: &mut fastrand::Rng) {
+fn begin_fault(proxy: &Proxy, rng: &mut fastrand::Rng) {
     match rng.u32(..10) {
         0 => proxy.swallow_replies(rng.f64() * 0.5, rng.u64(..), Swallow::Cut),
         1 => proxy.truncate(rng.f64() * 0.5, rng.u64(..)),
@@ -57,7 +57,7 @@ fn serve(
         let millis = slowness * (1 + context % 5) as f64 / rng.f64().max(1e-9).powf(0.6);
         let nanos = ((millis.min(1e6) as u64) << 20) + *number;
         *number += 1;
-        // One in fifty fails, but per context at most as many as an instance sends in a second.
+        // One in fifty fails, but in each context at most as many as an instance sends in a second.
         let has_failed = failed[context] < FAILED_PER_SECOND && rng.u32(..50) == 0;
         failed[context] += usize::from(has_failed);
         let status = match has_failed {
@@ -65,8 +65,8 @@ fn serve(
             false => StatusCode::OK,
         };
         pulse.record(&name(context), Duration::from_nanos(nanos), status);
-        let of_hour = all.entry((hour_of(second), context)).or_default();
-        of_hour.push((second, nanos, has_failed));
+        let served = all.entry((hour_of(second), context)).or_default();
+        served.push((second, nanos, has_failed));
     }
 }
 
@@ -96,7 +96,7 @@ async fn stored(pulse: &Pulse, hour: i64, context: ContextId) -> (Vec<u64>, Vec<
     let store = pulse.backend();
     let lists = store.query().slow_requests(&query).await.unwrap();
     let different: BTreeSet<_> = lists[0].iter().map(|request| request.nanos).collect();
-    assert_eq!(different.len(), lists[0].len(), "one is listed twice");
+    assert_eq!(different.len(), lists[0].len(), "a request is listed twice");
     let slowest = lists[0].slowest().map(|request| request.nanos);
     let failed = lists[0].failed().map(|request| request.nanos);
     (slowest.collect(), failed.collect())
@@ -106,19 +106,19 @@ async fn stored(pulse: &Pulse, hour: i64, context: ContextId) -> (Vec<u64>, Vec<
 async fn of_many_requests_the_slowest_and_the_newest_failed_are_listed() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let (clock, hand) = Clock::manual(TURN - SECONDS as i64 / 2);
+    let (clock, manual_clock) = Clock::manual(HOUR_START - SECONDS as i64 / 2);
     let pulses = [(); INSTANCES].map(|()| without_tasks(with_clock(&proxy.url(), &clock)));
     let rng = &mut fastrand::Rng::with_seed(seed());
     let mut served = (0, All::new());
     for _ in 0..SECONDS {
-        hand.advance(Duration::from_secs(1));
-        trouble(&proxy, rng);
+        manual_clock.advance(Duration::from_secs(1));
+        begin_fault(&proxy, rng);
         let slowness = if rng.u32(..20) == 0 { 10.0 } else { 1.0 };
         for pulse in &pulses {
             pulse.simulation().drain();
             serve(pulse, (clock.now_seconds(), slowness), rng, &mut served);
         }
-        // Does not wait for the fold. A later flush sends again what a failed one could not append.
+        // Does not wait for the fold. After a failed flush, a later flush sends the requests again.
         let most = Duration::from_millis(60);
         let flushes = pulses
             .each_ref()

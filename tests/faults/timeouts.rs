@@ -21,7 +21,7 @@ async fn an_answer_may_take_as_long_as_configured() {
     let default = pulse(|builder| builder);
     for store in [&patient, &default] {
         // On a busy machine an answer may take longer than the default timeout.
-        until("it answers", async || store.hello().await.is_ok()).await;
+        until("an answer", async || store.hello().await.is_ok()).await;
     }
     proxy.delay(Duration::from_millis(700));
     let (in_time, late) = tokio::join!(patient.hello(), default.hello());

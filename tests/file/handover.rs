@@ -6,7 +6,7 @@ use crate::file::service::{PAGE, Place};
 use crate::rig::wait::until;
 
 #[tokio::test]
-async fn twenty_processes_hand_the_file_over_and_count_each_request_once() {
+async fn twenty_processes_take_over_the_file_in_turn_and_count_each_request_once() {
     let place = Place::new();
     let mut old = place.start();
     let mut served = 0;
@@ -22,12 +22,12 @@ async fn twenty_processes_hand_the_file_over_and_count_each_request_once() {
             old.pulse.flush().await.unwrap();
             let error = new.pulse.flush().await.unwrap_err().to_string();
             assert!(error.contains("is open in this process already"), "{error}");
-            place.hand.advance(Duration::from_secs(1));
+            place.manual_clock.advance(Duration::from_secs(1));
         }
         assert!(new.pulse.health().recording.pending_series > 0);
         old.shutdown().await;
         until("the file is taken over", async || {
-            place.hand.advance(Duration::from_secs(1));
+            place.manual_clock.advance(Duration::from_secs(1));
             new.pulse.flush().await.is_ok()
         })
         .await;
@@ -39,14 +39,14 @@ async fn twenty_processes_hand_the_file_over_and_count_each_request_once() {
 }
 
 #[tokio::test]
-async fn a_process_that_never_gets_the_file_is_told_by_whom_it_is_held() {
+async fn a_process_that_waits_for_the_file_warns_after_a_minute() {
     let place = Place::new();
     let old = place.start();
-    old.is_open().await;
+    old.until_open().await;
     let new = place.start();
     new.serve(PAGE, 7);
-    until("it says so", async || {
-        place.hand.advance(Duration::from_secs(5));
+    until("the warning", async || {
+        place.manual_clock.advance(Duration::from_secs(5));
         let _ = new.pulse.flush().await;
         new.warnings().contains("for more than a minute")
     })

@@ -12,7 +12,7 @@ use tower_pulse_file::FileIo;
 use crate::file::service::Place;
 use crate::rig::seed::seed;
 
-/// A disk that fails when a test wants it to.
+/// A disk whose calls fail while a test wants this.
 #[derive(Debug)]
 pub struct Power {
     kind: io::ErrorKind,
@@ -23,7 +23,7 @@ pub struct Power {
 struct State {
     /// Whether writes and fsyncs fail.
     refuses: bool,
-    /// How many of the next fsyncs fail.
+    /// The number of next fsyncs that fail.
     failing_syncs: u64,
     /// Whether all reads, writes and fsyncs fail.
     is_cut: bool,
@@ -69,7 +69,7 @@ impl Power {
     }
 
     /// Restores the file as of the last fsync, and applies a random part of the later changes.
-    fn lose(&self, file: &File, random: &mut fastrand::Rng) {
+    fn lose_changes(&self, file: &File, random: &mut fastrand::Rng) {
         let changes = std::mem::take(&mut self.state.lock().unwrap().unsynced);
         for change in changes.iter().rev() {
             match change {
@@ -97,7 +97,7 @@ impl Power {
     }
 
     fn failure(&self) -> io::Error {
-        io::Error::new(self.kind, "the test's disk")
+        io::Error::new(self.kind, "a failure of the test")
     }
 }
 
@@ -162,18 +162,18 @@ fn cuts() -> u64 {
 }
 
 #[tokio::test]
-async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable() {
+async fn a_power_cut_loses_only_requests_that_were_not_durable() {
     let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let place = Place::new();
     let pages: Vec<String> = (0..40).map(|page| format!("GET /{page}")).collect();
-    // The number of durable requests, by each of the three counts of `served`. The counts may differ, as a cut may lose
-    // only the last calls of a flush.
+    // The number of durable requests, by each of the three counts of `served`. The counts may differ, because a cut may
+    // lose only the last calls of a flush.
     let mut durable = [0; 3];
     for cut in 0..cuts() {
         let power = Arc::new(Power::new(io::ErrorKind::Other));
         let service = place.start_on(power.clone());
-        service.is_open().await;
+        service.until_open().await;
         let counted = service.served(&pages).await;
         assert_eq!(counted, durable, "seed {seed}, cut {cut}");
         let mut served = durable;
@@ -184,7 +184,7 @@ async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable(
                 served = served.map(|counted| counted + requests);
             }
             let seconds = random.u64(0..3) * random.u64(1..40);
-            place.hand.advance(Duration::from_secs(seconds));
+            place.manual_clock.advance(Duration::from_secs(seconds));
             if random.u8(0..8) == 0 {
                 power.fail_syncs(random.u64(1..3));
             }
@@ -199,14 +199,14 @@ async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable(
         drop(service);
         let _ = store.sync().await;
         drop(store);
-        place.released().await;
+        place.until_released().await;
         let mut options = std::fs::OpenOptions::new();
         let file = options.read(true).write(true).open(place.path()).unwrap();
-        power.lose(&file, &mut random);
+        power.lose_changes(&file, &mut random);
         drop(file);
 
         let service = place.start();
-        // No task folds here: the next call makes a flush fold the entries that were appended before the cut.
+        // No task folds here. This addition makes the next flush fold the entries from before the cut.
         service.pulse.counter("reopened").add(1);
         service.settle().await;
         let counted = service.served(&pages).await;
@@ -218,7 +218,7 @@ async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable(
         }
         durable = counted;
         service.shutdown().await;
-        place.released().await;
+        place.until_released().await;
     }
     assert_eq!(place.files(), ["pulse.redb"], "seed {seed}");
 }

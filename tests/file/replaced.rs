@@ -14,19 +14,19 @@ use tower_pulse_file::FileIo;
 use tower_pulse_file::FileOptions;
 
 use crate::file::power::Power;
-use crate::file::service::{PAGE, Place, Service, released};
+use crate::file::service::{PAGE, Place, Service, until_released};
 use crate::rig::wait::until;
 
-const ANEW: &str = "All that was recorded is now in a new file";
+const MOVED: &str = "All recorded data is now in a new file";
 const BESIDE: &str = "pulse.redb is left as it is, and the next start reads it";
 const OVERWRITTEN: &str = "pulse.redb was overwritten while the service ran";
 
 /// Lets 10 s pass, and waits until the service's warnings contain a text. Returns the warnings.
-async fn told(place: &Place, service: &Service, what: &str) -> String {
-    place.hand.advance(Duration::from_secs(10));
+async fn until_warned(place: &Place, service: &Service, text: &str) -> String {
+    place.manual_clock.advance(Duration::from_secs(10));
     // The call wakes the store.
     let _ = service.store.status(place.clock.now_seconds()).await;
-    until(what, async || service.warnings().contains(what)).await;
+    until(text, async || service.warnings().contains(text)).await;
     let warnings = service.warnings();
     // Health has the store's warnings.
     assert!(service.pulse.health().warnings.contains(&warnings));
@@ -38,23 +38,23 @@ async fn serve(service: &Service, requests: u64) {
     service.settle().await;
 }
 
-/// Ends a service, and returns the requests that the next service finds at a path.
-async fn next(place: &Place, service: Service, path: &Path) -> [u64; 3] {
+/// Ends a service. Returns the requests that the next service finds in the file at `path`.
+async fn next_served(place: &Place, service: Service, path: &Path) -> [u64; 3] {
     service.shutdown().await;
-    found(place, path).await
+    served_at(place, path).await
 }
 
-/// The requests that a service finds at a path.
-async fn found(place: &Place, path: &Path) -> [u64; 3] {
-    released(path).await;
+/// The requests that a new service finds in the file at `path`.
+async fn served_at(place: &Place, path: &Path) -> [u64; 3] {
+    until_released(path).await;
     let options = FileOptions::new(path).unwrap().clock(place.clock.clone());
     let service = Service::new(options, &place.clock, |builder| builder);
-    service.is_open().await;
-    let found = service.served(&[PAGE.to_owned()]).await;
+    service.until_open().await;
+    let served = service.served(&[PAGE.to_owned()]).await;
     assert_eq!(service.warnings(), "");
     service.shutdown().await;
-    released(path).await;
-    found
+    until_released(path).await;
+    served
 }
 
 /// A directory ([`Place`]) with a service that has recorded 15 requests, of which ten are durable.
@@ -73,7 +73,7 @@ async fn with_backup() -> (Place, Service, PathBuf) {
     let service = place.start();
     serve(&service, 3).await;
     service.shutdown().await;
-    place.released().await;
+    place.until_released().await;
     let backup = place.dir.path().join("backup");
     std::fs::copy(place.path(), &backup).unwrap();
     let service = place.start();
@@ -92,31 +92,31 @@ fn beside(place: &Place) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_removed_file_is_made_anew_with_all_that_it_had() {
+async fn the_store_creates_a_removed_file_again_with_all_its_data() {
     let (place, service) = running().await;
     std::fs::remove_file(place.path()).unwrap();
     // The store notices the removal although nothing calls it.
-    place.hand.advance(Duration::from_secs(10));
+    place.manual_clock.advance(Duration::from_secs(10));
     until("the file is there", async || place.path().exists()).await;
-    let warnings = told(&place, &service, ANEW).await;
+    let warnings = until_warned(&place, &service, MOVED).await;
     assert!(warnings.contains("pulse.redb was removed"), "{warnings}");
     let mode = std::fs::metadata(place.path()).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600);
     serve(&service, 7).await;
     assert_eq!(place.files(), ["pulse.redb"]);
-    assert_eq!(next(&place, service, &place.path()).await, [22; 3]);
+    assert_eq!(next_served(&place, service, &place.path()).await, [22; 3]);
 }
 
 #[tokio::test]
-async fn a_renamed_file_stays_complete_and_the_store_goes_on_at_its_path() {
+async fn a_renamed_file_stays_complete_and_the_store_continues_at_its_path() {
     let (place, service) = running().await;
     let moved = place.dir.path().join("moved.redb");
     std::fs::rename(place.path(), &moved).unwrap();
-    told(&place, &service, ANEW).await;
-    assert_eq!(found(&place, &moved).await, [15; 3]);
+    until_warned(&place, &service, MOVED).await;
+    assert_eq!(served_at(&place, &moved).await, [15; 3]);
     serve(&service, 7).await;
     assert_eq!(place.files(), ["moved.redb", "pulse.redb"]);
-    assert_eq!(next(&place, service, &place.path()).await, [22; 3]);
+    assert_eq!(next_served(&place, service, &place.path()).await, [22; 3]);
 }
 
 #[tokio::test]
@@ -130,10 +130,13 @@ async fn a_file_that_is_removed_again_and_again_under_flushes_counts_each_reques
         if round % 3 == 0 {
             let _ = std::fs::remove_file(place.path());
         }
-        place.hand.advance(Duration::from_secs(2));
+        place.manual_clock.advance(Duration::from_secs(2));
         flush.await.unwrap();
     }
-    assert_eq!(next(&place, service, &place.path()).await, [served; 3]);
+    assert_eq!(
+        next_served(&place, service, &place.path()).await,
+        [served; 3]
+    );
     assert_eq!(place.files(), ["pulse.redb"]);
 }
 
@@ -141,81 +144,81 @@ async fn a_file_that_is_removed_again_and_again_under_flushes_counts_each_reques
 async fn a_shutdown_right_after_the_removal_loses_nothing() {
     let (place, service) = running().await;
     std::fs::remove_file(place.path()).unwrap();
-    assert_eq!(next(&place, service, &place.path()).await, [15; 3]);
+    assert_eq!(next_served(&place, service, &place.path()).await, [15; 3]);
     let service = place.start();
     serve(&service, 1).await;
     std::fs::remove_file(place.path()).unwrap();
     drop(service);
     until("the file is there", async || place.path().exists()).await;
-    assert_eq!(found(&place, &place.path()).await, [16; 3]);
+    assert_eq!(served_at(&place, &place.path()).await, [16; 3]);
 }
 
 #[tokio::test]
-async fn a_file_that_is_put_at_the_path_is_never_touched() {
+async fn the_store_does_not_change_another_file_at_its_path() {
     let (place, service, backup) = with_backup().await;
     let content = std::fs::read(&backup).unwrap();
     std::fs::rename(&backup, place.path()).unwrap();
-    let warnings = told(&place, &service, BESIDE).await;
+    let warnings = until_warned(&place, &service, BESIDE).await;
     let beside = beside(&place);
     assert!(warnings.contains(beside.to_str().unwrap()), "{warnings}");
     serve(&service, 7).await;
-    told(&place, &service, BESIDE).await;
+    until_warned(&place, &service, BESIDE).await;
     assert_eq!(service.store.warnings().len(), 1);
     assert_eq!(place.files().len(), 2);
     service.shutdown().await;
-    released(&beside).await;
+    until_released(&beside).await;
     assert_eq!(std::fs::read(place.path()).unwrap(), content);
-    assert_eq!(found(&place, &place.path()).await, [3; 3]);
+    assert_eq!(served_at(&place, &place.path()).await, [3; 3]);
     // Do what the warning in health advises.
     std::fs::rename(&beside, place.path()).unwrap();
-    assert_eq!(found(&place, &place.path()).await, [25; 3]);
+    assert_eq!(served_at(&place, &place.path()).await, [25; 3]);
 }
 
-/// Waits until the store is back at its path, and no warning says that its file is beside the path.
-async fn comes_back(place: &Place, service: &Service) {
-    until("the store comes back", async || {
-        service.is_open().await;
+/// Waits until the store is at its path again, and no warning says that its file is beside the path.
+async fn until_back(place: &Place, service: &Service) {
+    until("the store is at its path", async || {
+        service.until_open().await;
         place.files() == ["backup", "pulse.redb"] && !service.warnings().contains(BESIDE)
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_file_beside_another_one_is_as_safe_and_comes_back_when_the_other_one_goes() {
+async fn a_file_beside_the_path_is_kept_and_returns_to_the_path_when_it_is_free() {
     let (place, service, backup) = with_backup().await;
     let content = std::fs::read(&backup).unwrap();
     std::fs::copy(&backup, place.dir.path().join("new")).unwrap();
     std::fs::rename(place.dir.path().join("new"), place.path()).unwrap();
-    told(&place, &service, BESIDE).await;
+    until_warned(&place, &service, BESIDE).await;
     let first = beside(&place);
     std::fs::remove_file(&first).unwrap();
-    place.hand.advance(Duration::from_secs(10));
-    until("there is another one", async || {
-        service.is_open().await;
+    place.manual_clock.advance(Duration::from_secs(10));
+    until("there is another file", async || {
+        service.until_open().await;
         place.files().iter().any(|name| name.contains(".beside-"))
     })
     .await;
     assert_ne!(beside(&place), first);
     assert_eq!(std::fs::read(place.path()).unwrap(), content);
-    // The store comes back to its path when the other file is removed, and when its own file is renamed to the path.
+    // The store returns to its path when the other file is removed, and when its own file is renamed to the path.
     std::fs::remove_file(place.path()).unwrap();
-    place.hand.advance(Duration::from_secs(10));
-    comes_back(&place, &service).await;
-    assert!(service.warnings().contains(ANEW), "{}", service.warnings());
+    place.manual_clock.advance(Duration::from_secs(10));
+    until_back(&place, &service).await;
+    assert!(service.warnings().contains(MOVED), "{}", service.warnings());
     serve(&service, 7).await;
     std::fs::copy(&backup, place.dir.path().join("new")).unwrap();
     std::fs::rename(place.dir.path().join("new"), place.path()).unwrap();
-    told(&place, &service, BESIDE).await;
+    until_warned(&place, &service, BESIDE).await;
     std::fs::rename(beside(&place), place.path()).unwrap();
-    place.hand.advance(Duration::from_secs(10));
-    comes_back(&place, &service).await;
+    place.manual_clock.advance(Duration::from_secs(10));
+    until_back(&place, &service).await;
     serve(&service, 7).await;
-    assert_eq!(next(&place, service, &place.path()).await, [32; 3]);
+    assert_eq!(next_served(&place, service, &place.path()).await, [32; 3]);
 }
 
 /// `cp backup pulse.redb` and `> pulse.redb` keep the file and change its content.
 #[tokio::test]
-async fn a_content_that_is_put_into_the_file_is_never_overwritten() {
+async fn the_store_does_not_overwrite_content_that_another_program_has_written() {
     for (is_empty, has_recorded) in [(false, false), (false, true), (true, false)] {
         let (place, service, backup) = with_backup().await;
         if is_empty {
@@ -226,24 +229,24 @@ async fn a_content_that_is_put_into_the_file_is_never_overwritten() {
             serve(&service, 2).await;
             let _ = service.store.sync().await;
         }
-        let warnings = told(&place, &service, OVERWRITTEN).await;
+        let warnings = until_warned(&place, &service, OVERWRITTEN).await;
         serve(&service, 7).await;
         let beside = beside(&place);
         assert!(warnings.contains(beside.to_str().unwrap()), "{warnings}");
         assert_eq!(service.store.warnings().len(), 1);
         service.shutdown().await;
-        released(&beside).await;
+        until_released(&beside).await;
         let content = std::fs::read(&backup).unwrap();
         assert!(std::fs::read(place.path()).unwrap() == content);
         if !is_empty {
-            assert_eq!(found(&place, &place.path()).await, [3; 3]);
+            assert_eq!(served_at(&place, &place.path()).await, [3; 3]);
         }
-        assert!(found(&place, &beside).await[0] >= 7);
+        assert!(served_at(&place, &beside).await[0] >= 7);
     }
 }
 
 #[tokio::test]
-async fn a_directory_that_is_removed_with_the_file_is_waited_for() {
+async fn the_store_waits_for_a_directory_that_was_removed_with_the_file() {
     for is_away in [false, true] {
         let place = Place::new();
         let (dir, away) = (place.dir.path().join("data"), place.dir.path().join("away"));
@@ -253,7 +256,7 @@ async fn a_directory_that_is_removed_with_the_file_is_waited_for() {
         let service = Service::new(options, &place.clock, |builder| builder);
         serve(&service, 15).await;
         std::fs::rename(&dir, &away).unwrap();
-        told(&place, &service, "its directory does not exist: create it").await;
+        until_warned(&place, &service, "its directory does not exist: create it").await;
         assert_eq!(service.store.warnings().len(), 1);
         serve(&service, 7).await;
         let error = service.store.sync().await.unwrap_err().to_string();
@@ -263,23 +266,22 @@ async fn a_directory_that_is_removed_with_the_file_is_waited_for() {
             true => std::fs::rename(&away, &dir).unwrap(),
             false => std::fs::create_dir(&dir).unwrap(),
         }
-        place.hand.advance(Duration::from_secs(20));
+        place.manual_clock.advance(Duration::from_secs(20));
         if is_away {
             until("the warning ends", async || {
-                service.is_open().await;
+                service.until_open().await;
                 service.warnings().is_empty()
             })
             .await;
         } else {
-            told(&place, &service, ANEW).await;
+            until_warned(&place, &service, MOVED).await;
         }
         serve(&service, 1).await;
-        assert_eq!(next(&place, service, &path).await, [23; 3]);
+        assert_eq!(next_served(&place, service, &path).await, [23; 3]);
     }
 }
 
-/// A disk that, while the flag is set, writes only half of the bytes to a file with a name, and then reports that it is
-/// full.
+/// A disk that is full while the flag is set: a write to a file with a name writes only half of the bytes, and fails.
 #[derive(Debug, Default)]
 struct NoRoom(AtomicBool);
 
@@ -295,7 +297,7 @@ impl FileIo for NoRoom {
 }
 
 #[tokio::test]
-async fn a_copy_that_finds_no_room_leaves_no_file_and_is_tried_again() {
+async fn a_copy_without_room_leaves_no_file_and_is_tried_again() {
     let place = Place::new();
     let disk = Arc::new(NoRoom::default());
     let service = place.start_on(disk.clone());
@@ -303,24 +305,24 @@ async fn a_copy_that_finds_no_room_leaves_no_file_and_is_tried_again() {
     std::fs::remove_file(place.path()).unwrap();
     disk.0.store(true, Ordering::SeqCst);
     let full = "the new file cannot be written: the disk is full";
-    told(&place, &service, full).await;
+    until_warned(&place, &service, full).await;
     for _ in 0..5 {
         serve(&service, 2).await;
-        place.hand.advance(Duration::from_secs(20));
+        place.manual_clock.advance(Duration::from_secs(20));
     }
     assert_eq!(place.files(), [""; 0]);
     assert_eq!(service.store.warnings().len(), 1);
     disk.0.store(false, Ordering::SeqCst);
-    place.hand.advance(Duration::from_secs(20));
-    told(&place, &service, ANEW).await;
+    place.manual_clock.advance(Duration::from_secs(20));
+    until_warned(&place, &service, MOVED).await;
     serve(&service, 1).await;
-    assert_eq!(next(&place, service, &place.path()).await, [26; 3]);
+    assert_eq!(next_served(&place, service, &place.path()).await, [26; 3]);
     assert_eq!(place.files(), ["pulse.redb"]);
 }
 
-/// After a failure, the store opens its file again. By then, another file or none is at the path.
+/// After a failure, the store opens its file again, although its path has another file or no file.
 #[tokio::test]
-async fn a_failure_after_the_removal_takes_no_other_file() {
+async fn after_a_failure_the_store_opens_no_other_file() {
     for is_replaced in [false, true] {
         let place = Place::new();
         let power = Arc::new(Power::new(io::ErrorKind::Other));
@@ -335,7 +337,7 @@ async fn a_failure_after_the_removal_takes_no_other_file() {
         power.fail_syncs(1);
         let _ = service.store.sync().await;
         until("the file is written again", async || {
-            place.hand.advance(Duration::from_secs(20));
+            place.manual_clock.advance(Duration::from_secs(20));
             service.pulse.flush().await.is_ok()
         })
         .await;
@@ -345,7 +347,7 @@ async fn a_failure_after_the_removal_takes_no_other_file() {
             true => beside(&place),
             false => place.path(),
         };
-        assert_eq!(next(&place, service, &path).await, [22; 3]);
+        assert_eq!(next_served(&place, service, &path).await, [22; 3]);
         if is_replaced {
             assert_eq!(std::fs::read(place.path()).unwrap(), b"");
         }
@@ -353,7 +355,7 @@ async fn a_failure_after_the_removal_takes_no_other_file() {
 }
 
 #[tokio::test]
-async fn a_link_to_the_file_stays_one() {
+async fn a_link_to_the_file_stays_a_link() {
     let place = Place::new();
     let (data, link) = (place.dir.path().join("data"), place.path());
     std::fs::create_dir(&data).unwrap();
@@ -361,39 +363,39 @@ async fn a_link_to_the_file_stays_one() {
     let service = place.start();
     serve(&service, 15).await;
     std::fs::remove_file(data.join("real.redb")).unwrap();
-    told(&place, &service, ANEW).await;
+    until_warned(&place, &service, MOVED).await;
     serve(&service, 7).await;
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     let real = data.join("real.redb");
-    assert_eq!(next(&place, service, &real).await, [22; 3]);
-    // If the link itself is removed, the store makes a file in its place.
+    assert_eq!(next_served(&place, service, &real).await, [22; 3]);
+    // If the link itself is removed, the store creates a file at the path of the link.
     let service = place.start();
-    service.is_open().await;
+    service.until_open().await;
     std::fs::remove_file(&link).unwrap();
-    told(&place, &service, ANEW).await;
-    assert_eq!(next(&place, service, &link).await, [22; 3]);
+    until_warned(&place, &service, MOVED).await;
+    assert_eq!(next_served(&place, service, &link).await, [22; 3]);
 }
 
 #[tokio::test]
-async fn a_directory_at_the_path_is_left_as_it_is() {
+async fn the_store_does_not_change_a_directory_at_its_path() {
     let (place, service) = running().await;
     std::fs::remove_file(place.path()).unwrap();
     std::fs::create_dir(place.path()).unwrap();
-    told(&place, &service, BESIDE).await;
+    until_warned(&place, &service, BESIDE).await;
     serve(&service, 7).await;
-    assert_eq!(next(&place, service, &beside(&place)).await, [22; 3]);
+    assert_eq!(next_served(&place, service, &beside(&place)).await, [22; 3]);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]
-async fn a_file_that_the_next_process_has_begun_is_left_to_it() {
+async fn the_store_does_not_change_a_file_that_the_next_process_has_created() {
     let (place, old) = running().await;
     std::fs::remove_file(place.path()).unwrap();
     let new = place.start();
     serve(&new, 4).await;
-    told(&place, &old, BESIDE).await;
+    until_warned(&place, &old, BESIDE).await;
     serve(&old, 7).await;
     serve(&new, 1).await;
-    assert_eq!(next(&place, old, &beside(&place)).await, [22; 3]);
-    assert_eq!(next(&place, new, &place.path()).await, [5; 3]);
+    assert_eq!(next_served(&place, old, &beside(&place)).await, [22; 3]);
+    assert_eq!(next_served(&place, new, &place.path()).await, [5; 3]);
 }

@@ -10,13 +10,13 @@ use tower_pulse_core::store::Upkeep;
 use crate::file::service::{NOW, PAGE, Place, Service};
 
 #[tokio::test]
-async fn the_next_process_goes_on_where_the_last_one_was() {
+async fn the_next_process_has_all_data_of_the_last_process() {
     let place = Place::new();
     let pages = [PAGE.to_owned(), "GET /slow".to_owned()];
     let marks: [&[&str]; 3] = [&["1.0"], &["1.0"], &["1.1", "1.0"]];
     for (round, marked) in (1..).zip(marks) {
         let version = marked[0];
-        let start = || Service::new(place.options(), &place.clock, |of| of.app_version(version));
+        let start = || Service::new(place.options(), &place.clock, |b| b.app_version(version));
         let service = start();
         service.serve(PAGE, 100);
         let slow = Duration::from_secs(2);
@@ -28,9 +28,9 @@ async fn the_next_process_goes_on_where_the_last_one_was() {
         drop(posts);
         service.pulse.simulation().heartbeat().await.unwrap();
         service.shutdown().await;
-        place.released().await;
+        place.until_released().await;
         let service = start();
-        service.is_open().await;
+        service.until_open().await;
         assert_eq!(service.served(&pages).await, [101 * round; 3]);
         let posts = service.pulse.ranking("posts").build().unwrap();
         assert_eq!(posts.top(0, 1).await.unwrap()[0].score, 2 * round as i64);
@@ -41,9 +41,9 @@ async fn the_next_process_goes_on_where_the_last_one_was() {
         let marks = marks.unwrap().value.marks;
         let versions = marks.iter().filter_map(|mark| mark.version.as_deref());
         assert!(versions.eq(marked.iter().copied()), "{marks:?}");
-        place.hand.advance(Duration::from_secs(3_600));
+        place.manual_clock.advance(Duration::from_secs(3_600));
         service.shutdown().await;
-        place.released().await;
+        place.until_released().await;
     }
     assert_eq!(place.files(), ["pulse.redb"]);
     assert!(place.clock.now_seconds() > NOW);
@@ -55,17 +55,17 @@ async fn the_time_between_two_processes_is_not_recorded() {
     // Runs a process for four hours. Returns the number of recorded hours in the usual week.
     let hours = async || {
         let service = place.start();
-        service.is_open().await;
+        service.until_open().await;
         for _ in 0..4 {
             service.serve(PAGE, 10);
             service.settle().await;
-            place.hand.advance(Duration::from_secs(3_600));
+            place.manual_clock.advance(Duration::from_secs(3_600));
         }
         service.serve(PAGE, 1);
         service.settle().await;
         let profile = service.pulse.query().ask(&ProfileQuery::default()).await;
         service.shutdown().await;
-        place.released().await;
+        place.until_released().await;
         profile
             .unwrap()
             .hours
@@ -76,17 +76,17 @@ async fn the_time_between_two_processes_is_not_recorded() {
     let first = hours().await;
     assert!((3.0..=4.0).contains(&first), "{first}");
     let ended = place.clock.now_seconds();
-    // A restart of a few seconds leaves no gap.
+    // A restart within a few seconds leaves no gap.
     for (away, gaps) in [(5, vec![]), (36_000, vec![(ended + 5, ended + 36_005)])] {
-        place.hand.advance(Duration::from_secs(away));
+        place.manual_clock.advance(Duration::from_secs(away));
         let service = place.start();
-        service.is_open().await;
+        service.until_open().await;
         let status = service.store.status(place.clock.now_seconds());
         assert_eq!(status.await.unwrap().gaps, gaps);
         service.shutdown().await;
-        place.released().await;
+        place.until_released().await;
     }
-    // None of the ten hours between is part of the usual week.
+    // None of the ten hours between the processes is part of the usual week.
     let both = hours().await;
     assert!(
         (first + 3.0..=first + 5.0).contains(&both),

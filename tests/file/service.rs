@@ -1,4 +1,4 @@
-//! A service on a file. Only the test drains and flushes, so that each moment is known.
+//! A service on a file. Only the test drains and flushes, so the times of flushes are known.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,16 +22,16 @@ pub const PAGE: &str = "GET /";
 pub struct Place {
     pub dir: TempDir,
     pub clock: Clock,
-    pub hand: ManualClock,
+    pub manual_clock: ManualClock,
 }
 
 impl Place {
     pub fn new() -> Self {
-        let (clock, hand) = Clock::manual(NOW);
+        let (clock, manual_clock) = Clock::manual(NOW);
         Self {
             dir: TempDir::new("file"),
             clock,
-            hand,
+            manual_clock,
         }
     }
 
@@ -55,8 +55,8 @@ impl Place {
     }
 
     /// Waits until no process holds the file.
-    pub async fn released(&self) {
-        released(&self.path()).await;
+    pub async fn until_released(&self) {
+        until_released(&self.path()).await;
     }
 
     /// The files in the directory, in order.
@@ -70,7 +70,7 @@ impl Place {
 }
 
 /// Waits until no process holds a file.
-pub async fn released(path: &Path) {
+pub async fn until_released(path: &Path) {
     until("the file is released", async || !is_held(path)).await;
 }
 
@@ -102,13 +102,16 @@ impl Service {
         self.pulse.counter("served").add(requests as i64);
     }
 
-    /// Flushes until the file has everything.
+    /// Flushes until a flush succeeds.
     pub async fn settle(&self) {
-        until("all is flushed", async || self.pulse.flush().await.is_ok()).await;
+        until("a flush succeeds", async || {
+            self.pulse.flush().await.is_ok()
+        })
+        .await;
     }
 
-    /// Waits for an answer of the store.
-    pub async fn is_open(&self) {
+    /// Waits until the store answers.
+    pub async fn until_open(&self) {
         until("the file is open", async || {
             self.store
                 .counters(&CounterQuery::new(["x"], 60))
@@ -128,11 +131,11 @@ impl Service {
     /// The number of served requests, counted in three ways: by the user's counter, by the counter of all requests, and
     /// by the counters of some pages.
     pub async fn served(&self, pages: &[String]) -> [u64; 3] {
-        let mut of_pages = 0;
+        let mut page_hits = 0;
         for page in pages {
-            of_pages += self.sum(&format!("hits:{page}")).await;
+            page_hits += self.sum(&format!("hits:{page}")).await;
         }
-        [self.sum("served").await, self.sum("hits").await, of_pages]
+        [self.sum("served").await, self.sum("hits").await, page_hits]
     }
 
     pub async fn shutdown(self) {

@@ -16,8 +16,8 @@ use crate::file::power::Power;
 use crate::file::service::{NOW, PAGE, Place, Service};
 use crate::rig::wait::until;
 
-/// Starts a service on a file with content that the service must not touch. Returns the error of its flush.
-async fn refused(content: &[u8]) -> String {
+/// Starts a service on a file with content that the service must not change. Returns the error of a flush.
+async fn refusal_of(content: &[u8]) -> String {
     let place = Place::new();
     std::fs::write(place.path(), content).unwrap();
     let service = place.start();
@@ -27,40 +27,40 @@ async fn refused(content: &[u8]) -> String {
     let conditions = service.pulse.health().conditions;
     assert!(conditions.contains(&Condition::File), "{conditions:?}");
     drop(service);
-    place.released().await;
+    place.until_released().await;
     assert_eq!(std::fs::read(place.path()).unwrap(), content);
     assert_eq!(place.files(), ["pulse.redb"]);
     error
 }
 
 #[tokio::test]
-async fn a_file_of_another_program_or_a_newer_version_is_never_touched() {
+async fn a_file_of_another_program_or_of_a_newer_version_is_never_changed() {
     let place = Place::new();
     let other = place.dir.path().join("other.redb");
     drop(redb::Database::create(&other).unwrap());
     let mut newer = b"tower-pulse file".to_vec();
     newer.extend_from_slice(&2u32.to_be_bytes());
     newer.resize(100_000, 5);
-    let others = "was written by another program";
-    for (content, says) in [
-        (b"x".to_vec(), others),
-        (vec![7; 10_000], others),
-        (std::fs::read(&other).unwrap(), others),
+    let foreign = "was written by another program";
+    for (content, text) in [
+        (b"x".to_vec(), foreign),
+        (vec![7; 10_000], foreign),
+        (std::fs::read(&other).unwrap(), foreign),
         (newer, "newer version of tower-pulse (format 2)"),
     ] {
-        let error = refused(&content).await;
-        assert!(error.contains(says), "{error}");
+        let error = refusal_of(&content).await;
+        assert!(error.contains(text), "{error}");
     }
 }
 
-/// Damages a file that has 100 requests, and records 7 requests in a new service. Returns this service's warnings and
-/// requests, and the names of the files.
+/// Damages a file that has 100 requests, and records 7 requests in a new service. Returns the new service's warnings
+/// and requests, and the names of the files.
 async fn damaged(damage: impl FnOnce(&Path)) -> (String, u64, Vec<String>) {
     let place = Place::new();
     let service = place.start();
     service.serve(PAGE, 100);
     service.shutdown().await;
-    place.released().await;
+    place.until_released().await;
     damage(&place.path());
     let before = std::fs::read(place.path()).unwrap();
     let service = place.start();
@@ -69,17 +69,17 @@ async fn damaged(damage: impl FnOnce(&Path)) -> (String, u64, Vec<String>) {
     let (warnings, served) = (service.warnings(), service.sum("served").await);
     service.shutdown().await;
     let files = place.files();
-    if let [_, aside] = &files[..] {
-        let aside = std::fs::read(place.dir.path().join(aside)).unwrap();
+    if let [_, renamed] = &files[..] {
+        let renamed = std::fs::read(place.dir.path().join(renamed)).unwrap();
         // The process that opened the file has written its own id into the first page.
         let header = before.len().min(4_096);
-        assert_eq!(aside[header..], before[header..]);
+        assert_eq!(renamed[header..], before[header..]);
     }
     (warnings, served, files)
 }
 
 #[tokio::test]
-async fn a_truncated_or_torn_file_is_set_aside() {
+async fn a_damaged_file_is_renamed() {
     for len in [10_000, 4_096 + 320, 100, usize::MAX] {
         let (warnings, served, files) = damaged(|path| {
             let mut content = std::fs::read(path).unwrap();
@@ -101,7 +101,7 @@ async fn a_truncated_or_torn_file_is_set_aside() {
 }
 
 #[tokio::test]
-async fn a_missing_directory_is_waited_for_and_a_directory_is_no_file() {
+async fn the_store_waits_for_a_missing_directory_and_refuses_a_directory_as_its_file() {
     let place = Place::new();
     let dir = place.dir.path().join("later");
     let options = FileOptions::new(dir.join("pulse.redb")).unwrap();
@@ -110,7 +110,7 @@ async fn a_missing_directory_is_waited_for_and_a_directory_is_no_file() {
     let error = service.pulse.flush().await.unwrap_err().to_string();
     assert!(error.contains("does not exist: create it"), "{error}");
     std::fs::create_dir(&dir).unwrap();
-    place.hand.advance(Duration::from_secs(20));
+    place.manual_clock.advance(Duration::from_secs(20));
     service.settle().await;
     assert_eq!(service.sum("served").await, 5);
     assert_eq!(service.warnings(), "");
@@ -126,9 +126,9 @@ async fn a_missing_directory_is_waited_for_and_a_directory_is_no_file() {
 }
 
 /// Lets time pass until a flush writes to the file again.
-async fn is_written_again(place: &Place, service: &Service) {
+async fn until_written(place: &Place, service: &Service) {
     until("the file is written again", async || {
-        place.hand.advance(Duration::from_secs(20));
+        place.manual_clock.advance(Duration::from_secs(20));
         service.pulse.flush().await.is_ok()
     })
     .await;
@@ -140,15 +140,15 @@ async fn assert_served(place: &Place, service: Service, requests: u64) {
     assert_eq!(service.served(&[PAGE.to_owned()]).await, [requests; 3]);
     assert_eq!(service.warnings(), "");
     service.shutdown().await;
-    place.released().await;
+    place.until_released().await;
     let service = place.start();
-    service.is_open().await;
+    service.until_open().await;
     assert_eq!(service.served(&[PAGE.to_owned()]).await, [requests; 3]);
 }
 
 #[tokio::test]
-async fn a_disk_on_which_nothing_can_be_written_for_a_while_loses_nothing() {
-    for (kind, says) in [
+async fn a_disk_that_refuses_writes_for_a_while_loses_nothing() {
+    for (kind, text) in [
         (io::ErrorKind::StorageFull, "the disk is full"),
         (io::ErrorKind::ReadOnlyFilesystem, "read-only"),
     ] {
@@ -161,15 +161,15 @@ async fn a_disk_on_which_nothing_can_be_written_for_a_while_loses_nothing() {
         service.settle().await;
         power.refuse(true);
         let error = service.store.sync().await.unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(text), "{error}");
         for _ in 0..5 {
             service.serve(PAGE, 10);
-            place.hand.advance(Duration::from_secs(20));
+            place.manual_clock.advance(Duration::from_secs(20));
             assert!(service.pulse.flush().await.is_err());
         }
-        assert!(service.warnings().contains(says), "{}", service.warnings());
+        assert!(service.warnings().contains(text), "{}", service.warnings());
         power.refuse(false);
-        is_written_again(&place, &service).await;
+        until_written(&place, &service).await;
         assert_served(&place, service, 70).await;
     }
 }
@@ -192,12 +192,12 @@ async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
                 service.pulse.record(page, duration, status);
             }
         }
-        place.hand.advance(Duration::from_secs(1));
+        place.manual_clock.advance(Duration::from_secs(1));
         service.settle().await;
     }
     power.fail_syncs(1);
     assert!(service.store.sync().await.is_err());
-    is_written_again(&place, &service).await;
+    until_written(&place, &service).await;
     let lost = service.pulse.health().flush.lost;
     assert_eq!((service.sum("hits").await, lost), (45 * 4 * 1_900, 0));
     service.shutdown().await;
@@ -213,13 +213,13 @@ async fn an_fsync_that_fails_loses_nothing() {
         service.settle().await;
         power.fail_syncs(1 + round % 2);
         assert!(service.store.sync().await.is_err());
-        is_written_again(&place, &service).await;
+        until_written(&place, &service).await;
     }
     assert_served(&place, service, 50).await;
 }
 
 #[tokio::test]
-async fn a_shutdown_on_a_full_disk_says_so() {
+async fn a_shutdown_on_a_full_disk_reports_the_disk_and_the_lost_requests() {
     let place = Place::new();
     let power = Arc::new(Power::new(io::ErrorKind::StorageFull));
     let options = place.options().io(power.clone());
@@ -242,7 +242,7 @@ async fn a_shutdown_on_a_full_disk_says_so() {
 }
 
 #[tokio::test]
-async fn the_file_stays_within_its_bytes_and_the_oldest_minutes_go_first() {
+async fn the_file_stays_within_file_bytes_by_removing_the_oldest_minutes() {
     let place = Place::new();
     let options = place.options().file_bytes(16 << 20).unwrap();
     let service = Service::new(options, &place.clock, |builder| builder);
@@ -256,7 +256,7 @@ async fn the_file_stays_within_its_bytes_and_the_oldest_minutes_go_first() {
                 served += 1;
             }
         }
-        place.hand.advance(Duration::from_secs(60));
+        place.manual_clock.advance(Duration::from_secs(60));
         service.settle().await;
         let len = std::fs::metadata(place.path()).unwrap().len();
         assert!(len <= 16 << 20, "minute {minute}: {len} bytes");
@@ -268,13 +268,15 @@ async fn the_file_stays_within_its_bytes_and_the_oldest_minutes_go_first() {
 }
 
 #[tokio::test]
-async fn a_clock_that_went_back_stops_nothing() {
+async fn recording_continues_after_the_clock_has_gone_back() {
     let place = Place::new();
     let service = place.start();
     service.serve(PAGE, 10);
     service.shutdown().await;
-    place.released().await;
-    place.hand.set_wall(place.clock.now_seconds() - 86_400);
+    place.until_released().await;
+    place
+        .manual_clock
+        .set_wall(place.clock.now_seconds() - 86_400);
     let service = place.start();
     service.serve(PAGE, 10);
     service.settle().await;
@@ -298,7 +300,7 @@ impl FileIo for Hanging {
 }
 
 #[tokio::test]
-async fn calls_that_wait_for_a_disk_that_hangs_are_bounded() {
+async fn the_number_of_calls_that_wait_for_a_hanging_disk_is_bounded() {
     let place = Place::new();
     let disk = Arc::new(Hanging::default());
     let service = place.start_on(disk.clone());
@@ -334,18 +336,18 @@ async fn calls_that_wait_for_a_disk_that_hangs_are_bounded() {
     service.shutdown().await;
 }
 
-/// A disk whose next fsync takes a time by the clock of the test.
+/// A disk whose next fsync takes a given time on the manual clock.
 #[derive(Debug)]
 struct Slow {
-    hand: ManualClock,
-    next: Mutex<Duration>,
+    manual_clock: ManualClock,
+    next_takes: Mutex<Duration>,
     syncs: AtomicU64,
 }
 
 impl FileIo for Slow {
     fn sync(&self, _: &File) -> io::Result<()> {
-        self.hand
-            .advance(std::mem::take(&mut *self.next.lock().unwrap()));
+        self.manual_clock
+            .advance(std::mem::take(&mut *self.next_takes.lock().unwrap()));
         self.syncs.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
@@ -355,22 +357,22 @@ impl FileIo for Slow {
 async fn a_slow_fsync_does_not_delay_the_next_one() {
     let place = Place::new();
     let disk = Arc::new(Slow {
-        hand: place.hand.clone(),
-        next: Mutex::default(),
+        manual_clock: place.manual_clock.clone(),
+        next_takes: Mutex::default(),
         syncs: AtomicU64::new(0),
     });
     let service = place.start_on(disk.clone());
-    service.is_open().await;
+    service.until_open().await;
     for _ in 0..2 {
         let synced = disk.syncs.load(Ordering::SeqCst);
         // The commit begins with the flush, and ends half a second later.
-        *disk.next.lock().unwrap() = Duration::from_millis(500);
+        *disk.next_takes.lock().unwrap() = Duration::from_millis(500);
         service.serve(PAGE, 10);
         service.settle().await;
         let is_synced = async || disk.syncs.load(Ordering::SeqCst) > synced;
         until("the flush is durable", is_synced).await;
         // The next flush follows a second after the first.
-        place.hand.advance(Duration::from_millis(500));
+        place.manual_clock.advance(Duration::from_millis(500));
     }
     service.shutdown().await;
 }

@@ -1,6 +1,5 @@
 //! The API's answers about the past and the present: every endpoint, with the parameters that reach its fields. The
-//! fixtures have the answers of f6f1cea, the last commit before questions became types, to the same questions about the
-//! same requests under the same clock.
+//! fixtures have the expected answers to the same questions about the same requests under the same clock.
 
 use axum::Router;
 use http::StatusCode;
@@ -13,7 +12,7 @@ use crate::frozen::present::Present;
 use crate::frozen::{LAST, fixture};
 use crate::rig::asking;
 
-/// The answers of the last version, by question. To add a question, give it the answer `null`, and freeze again.
+/// The answers of a fixture, by question. To add a question, give it the answer `null`, and freeze again.
 fn before(name: &str) -> Map<String, Value> {
     serde_json::from_slice(&std::fs::read(fixture(LAST, name)).unwrap()).unwrap()
 }
@@ -66,10 +65,10 @@ pub fn to_lines(answers: &Value) -> String {
     format!("{{\n{}\n}}\n", lines.collect::<Vec<_>>().join(",\n"))
 }
 
-/// Fields that differ by the machine and the version, and texts for people.
+/// Fields that differ between machines and versions, and texts for people.
 const NOT_COMPARED: [&str; 4] = ["cost", "description", "last_fold_seconds", "warnings"];
 
-/// Removes random names, which are different each time.
+/// Masks random names, and removes the values that are not compared.
 fn forget_names(answer: &mut Value) {
     match answer {
         Value::Object(fields) => {
@@ -89,7 +88,7 @@ fn forget_names(answer: &mut Value) {
     }
 }
 
-/// Fails unless each field of f6f1cea's answers is there, with the same value. Later versions may answer more.
+/// Fails unless the answers have each field of the fixture, with the same value. Later versions may add fields.
 pub fn assert_as_before(name: &str, answers: &Value) {
     let before = Value::Object(before(name));
     // Reading a number from its text may change the last digit, so both sides are read from text.
@@ -99,7 +98,7 @@ pub fn assert_as_before(name: &str, answers: &Value) {
     compare(&before, &now, "", &mut differences);
     assert!(
         differences.is_empty(),
-        "of what {LAST} has stored, this version answers something else:\n{}",
+        "this version has other answers about the data of {LAST}:\n{}",
         differences.join("\n")
     );
 }
@@ -145,7 +144,7 @@ pub fn objects() -> &'static [(&'static str, &'static str)] {
 fn every_question_of_the_table_is_asked() {
     let asked = before("redis.json");
     for (name, _) in objects() {
-        let mut asked = asked.keys().filter_map(|of| of.split('?').next());
-        assert!(asked.any(|of| of == *name), "{name}");
+        let mut asked = asked.keys().filter_map(|key| key.split('?').next());
+        assert!(asked.any(|endpoint| endpoint == *name), "{name}");
     }
 }

@@ -1,5 +1,4 @@
-//! Compares a whole file, and its answers, with the frozen ones. Most of its bytes are zeros, which a fixture leaves
-//! out.
+//! Compares a whole file, and the answers from the file, with the fixtures. A fixture leaves out most zeros of a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ const BLOCK: usize = 64;
 /// The length of the page that this crate writes before the database.
 const HEADER: usize = 4_096;
 
-/// The length of the file, followed by each block that is not all zeros, with its number before it.
+/// The length of the file, and then the number and the bytes of each block that is not all zeros.
 fn parts(file: &[u8]) -> Vec<u8> {
     let mut parts = (file.len() as u64).to_be_bytes().to_vec();
     for (number, block) in (0u32..).zip(file.chunks(BLOCK)) {
@@ -49,7 +48,7 @@ fn whole(parts: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A store in a file, once it is open.
+/// Opens a store in a file.
 async fn open(path: &Path, time: &Time) -> Shared {
     let options = FileOptions::new(path).unwrap().clock(time.clock.clone());
     let store = Arc::new(FileStore::open(options).unwrap());
@@ -57,23 +56,23 @@ async fn open(path: &Path, time: &Time) -> Shared {
     Shared::from(store)
 }
 
-async fn released(path: &Path) {
+async fn wait_until_released(path: &Path) {
     until("the file is released", async || !is_held(path)).await;
 }
 
-/// Records the past into a file. No process holds the file afterwards.
+/// Records the past into a file, and releases the file.
 async fn stored(dir: &TempDir) -> std::path::PathBuf {
     let path = dir.path().join("pulse.redb");
     let time = Time::new(START);
     let store = open(&path, &time).await;
     past::record(&store, &time).await;
     drop(store);
-    released(&path).await;
+    wait_until_released(&path).await;
     path
 }
 
 #[tokio::test]
-async fn a_file_of_0_1_0_is_read_and_gone_on_with() {
+async fn a_file_of_0_1_0_is_read_and_continued() {
     let dir = TempDir::new("frozen");
     let path = dir.path().join("pulse.redb");
     std::fs::write(&path, whole(&std::fs::read(fixture(LAST, FILE)).unwrap())).unwrap();
@@ -83,7 +82,7 @@ async fn a_file_of_0_1_0_is_read_and_gone_on_with() {
 }
 
 #[tokio::test]
-async fn this_version_stores_in_a_file_what_0_1_0_has_stored() {
+async fn this_version_stores_the_same_file_as_0_1_0() {
     let dir = TempDir::new("frozen");
     let path = stored(&dir).await;
     let now = std::fs::read(&path).unwrap();

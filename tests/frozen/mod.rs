@@ -1,8 +1,8 @@
 //! This version reads a whole Redis and a whole file of 0.1.0, and continues with them. It stores the same bytes,
-//! unless a change is intended. `crates/model/tests/frozen` has the forms one by one.
+//! unless a change is intended. `crates/model/tests/frozen` tests each stored form.
 //!
-//! The bytes of a version are frozen when it is released: `PULSE_FREEZE=1 cargo test --all-features --test integration frozen::`
-//! writes its fixtures.
+//! The bytes of a version are frozen when it is released. To write its fixtures, run
+//! `PULSE_FREEZE=1 cargo test --all-features --test integration frozen::`.
 
 pub mod answers;
 mod file;
@@ -18,9 +18,9 @@ const LAST: &str = "0.1.0";
 /// Steps that are required before stored bytes may change.
 const BEFORE_A_CHANGE: &str = "Is the change of the stored bytes intended? Instances of both versions share a Redis \
     while a service is deployed, and a file outlives its process. Raise ENTRY_VERSION (crates/model/src/entry.rs) \
-    where an older instance would not fold as this one does, and VERSION (crates/file/src/disk.rs) where an older \
-    process cannot go on with the file. Describe each raised version in CHANGELOG.md. Then write the fixtures of this version \
-    (PULSE_FREEZE=1), and keep those of the last";
+    if an older instance would fold differently, and VERSION (crates/file/src/disk.rs) if an older process cannot \
+    continue with the file. Describe each raised version in CHANGELOG.md. Then write the fixtures of this version \
+    (PULSE_FREEZE=1), and keep the fixtures of the last version";
 
 /// Fails unless this version stores the same lines.
 fn assert_stored(before: &[String], now: &[String]) {

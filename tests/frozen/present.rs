@@ -16,7 +16,7 @@ use crate::frozen::past::{Time, builder, instance, send, service, settle};
 use crate::rig::instances::TestFolder;
 use crate::rig::wait::until;
 
-/// Minutes that are recorded before and after the turn of an hour. After the turn, there is a second instance, and
+/// Minutes that are recorded before and after the start of an hour. After the start, there is a second instance, and
 /// requests to products are slower.
 const BEFORE: i64 = 5;
 const SINCE: i64 = 5;
@@ -54,7 +54,7 @@ impl Present {
         for pulse in &present.pulses {
             pulse.simulation().heartbeat().await.unwrap();
         }
-        stand(store, time, hour).await;
+        write_changes(store, time, hour).await;
         present.pulses[0]
             .acknowledge_change("taken", "ada")
             .await
@@ -65,12 +65,12 @@ impl Present {
         present
     }
 
-    /// Flushes: the first instance folds what the second one has appended.
+    /// Flushes both instances. The first instance folds.
     async fn settle(&self) {
         let [folder, other] = &self.pulses;
         let is_appended = async || other.health().recording.pending_series == 0;
         tokio::join!(settle(other), async {
-            until("it is appended", is_appended).await;
+            until("the call is appended", is_appended).await;
             settle(folder).await;
         });
     }
@@ -123,7 +123,7 @@ fn basket(pulse: &Pulse, hand: &ManualClock) -> Router {
 }
 
 /// Writes ongoing changes of each kind and with each kind of suspect.
-async fn stand(store: &Shared, time: &Time, since: i64) {
+async fn write_changes(store: &Shared, time: &Time, since: i64) {
     let change = |id: &str, kind: &str, context: &str, then: f64, now: f64| {
         let change = serde_json::json!({
             "id": id, "kind": kind, "context": context,

@@ -14,7 +14,6 @@ const TTL: i64 = 30 * 86_400;
 /// A field with its value, a member with its score, or an entry's id and field name with its value.
 type Field = (Vec<u8>, Vec<u8>);
 
-/// A key.
 #[derive(Debug, PartialEq)]
 pub struct Key {
     kind: String,

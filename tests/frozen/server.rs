@@ -1,4 +1,4 @@
-//! Compares all keys of a Redis, and its answers, with the frozen ones.
+//! Compares all keys of a Redis, and the answers from them, with the fixtures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn frozen() -> Keys {
 }
 
 #[tokio::test]
-async fn a_redis_that_0_1_0_has_filled_is_read_and_gone_on_with() {
+async fn a_redis_of_0_1_0_is_read_and_continued() {
     let (server, time) = (RedisServer::start().await, Time::to_read());
     redis_keys::restore(&mut server.connection().await, &frozen()).await;
     let answers = answers::ask(ANSWERS, &store(&server, &time), &time).await;
@@ -48,7 +48,7 @@ async fn a_redis_that_0_1_0_has_filled_is_read_and_gone_on_with() {
 }
 
 #[tokio::test]
-async fn this_version_stores_in_redis_what_0_1_0_has_stored() {
+async fn this_version_stores_the_same_keys_as_0_1_0() {
     let (server, now) = stored().await;
     if is_freezing() {
         write_fixture(KEYS, redis_keys::to_text(&now).as_bytes());

@@ -1,11 +1,11 @@
-//! Bounds: the memory of the server, the number of fences.
+//! Bounds: the memory of the server, and the number of fences.
 
 use redis::cmd;
 use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::journal::Journal;
 
 use crate::journal::drive::{Drive, contexts};
-use crate::journal::ground::TestedStore;
+use crate::journal::tested_store::TestedStore;
 
 /// A day, and a little more.
 const MORE_THAN_A_DAY: u64 = 86_400 + 60;
@@ -28,7 +28,7 @@ fn a_server_out_of_memory_refuses_calls_but_folds_entries() {
     assert!(drive.until(&mut flushing, |_| true).is_none());
 
     let mut folding = drive.folder("folder");
-    drive.turn(&mut folding);
+    drive.run_once(&mut folding);
     assert_eq!((drive.data.is_folded(), drive.entries()), (true, 0));
     assert_eq!(drive.counted(&names[0]), (1, 1));
     let all: Option<f64> = drive
@@ -37,23 +37,23 @@ fn a_server_out_of_memory_refuses_calls_but_folds_entries() {
     assert_eq!((all, drive.number("quarantined")), (Some(1.0), 0));
 
     drive.limit_memory("0");
-    drive.turn(&mut flushing);
-    drive.turn(&mut folding);
+    drive.run_once(&mut flushing);
+    drive.run_once(&mut folding);
     assert_eq!(drive.counted(&names[0]), (2, 2));
 }
 
 #[test]
-fn a_fence_that_is_idle_for_a_day_is_removed_and_its_instance_goes_on() {
+fn a_fence_that_is_idle_for_a_day_is_removed_and_its_instance_continues() {
     let drive = Drive::start();
     let names = contexts(1);
     let (mut idle, mut busy) = (drive.flusher(), drive.flusher());
     let mut folding = drive.folder("folder");
     drive.send(&mut idle, &names);
     drive.send(&mut busy, &names);
-    drive.turn(&mut folding);
-    drive.pass(70);
-    drive.turn(&mut idle);
-    drive.pass(MORE_THAN_A_DAY);
+    drive.run_once(&mut folding);
+    drive.advance(70);
+    drive.run_once(&mut idle);
+    drive.advance(MORE_THAN_A_DAY);
     drive.send(&mut busy, &names);
 
     let fences = || {
@@ -70,8 +70,8 @@ fn a_fence_that_is_idle_for_a_day_is_removed_and_its_instance_goes_on() {
     assert_eq!((removed(&version), fences()), (1, 1));
 
     drive.send(&mut idle, &names);
-    drive.turn(&mut folding);
+    drive.run_once(&mut folding);
     assert_eq!(drive.counted(&names[0]), (4, 4));
-    let idle = idle.flushes();
+    let idle = idle.as_flusher();
     assert_eq!((idle.lost(), idle.replayed(), fences()), (0, 0, 2));
 }

@@ -1,5 +1,5 @@
-//! The server whose data the processes share. Its clock stands still between steps, and its data can be reset to a
-//! snapshot that was taken a few calls ago.
+//! The server whose data the processes share. Its clock does not advance between steps. Its data can be reset to a
+//! snapshot.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use tower_pulse_model::ranking::RankingState;
 use tower_pulse_model::slice::{Precision, Precisions};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::journal::ground::TestedStore;
 use crate::journal::net::{Reply, Request};
+use crate::journal::tested_store::TestedStore;
 use crate::rig::server::RedisServer;
 
-/// The server's databases; the first one is used, the others hold snapshots.
+/// The number of the server's databases. The store uses the first; the others contain snapshots.
 const DATABASES: usize = 16;
 /// Bytes at which the journal is full: the size of a few calls.
 const JOURNAL_BYTES: u64 = 6_000;
@@ -37,13 +37,13 @@ local head, low = unpack(redis.call('HMGET', 'pulse:state', 'head', 'low'))
 if not head then return 0 end
 local id = string.format('%.0f-7', string.match(head, '^%d+') + 2)
 local added = redis.pcall('XADD', 'pulse:journal', id, 'i', 'newer', 's', 1, 't', ARGV[1], 'v', 9, 'n', 1, 'p', '?')
-if added.err then return 0 end -- An entry of another program is in the way.
+if added.err then return 0 end -- Another program has added an entry with a higher id.
 redis.call('HSET', 'pulse:state', 'head', id, 'need', 9)
 if low == head then redis.call('HSET', 'pulse:state', 'oldest', ARGV[1]) end
 return 1";
 
-/// Adds an entry to the journal as another program does: at the server's time, or after the newest entry, its id
-/// `behind` bytes higher.
+/// Adds an entry to the journal as another program does. Its id is the server's time, or is ARGV[1] bytes after the
+/// newest entry.
 const ADD_FOREIGN: &str = "
 local head = redis.call('HGET', 'pulse:state', 'head')
 if not head then return 0 end
@@ -102,7 +102,7 @@ impl RedisUnderTest {
         self.io.block_on(future)
     }
 
-    /// Makes a call.
+    /// Executes a call.
     pub fn run(&self, request: &Request) -> Result<Reply, StoreError> {
         self.io.block_on(request.run(&*self.store))
     }
@@ -145,11 +145,11 @@ impl RedisUnderTest {
         self.query(cmd("EVAL").arg(APPEND_NEWER).arg(0).arg(self.now()))
     }
 
-    /// Adds an entry to the journal as another program does: after the newest entry, its id `behind` bytes higher, or
-    /// at the server's time. `false` if there is no journal yet, or no room for the entry.
-    pub fn add_foreign(&self, behind: Option<u64>) -> bool {
-        let behind = behind.map_or_else(String::new, |behind| behind.to_string());
-        self.query(cmd("EVAL").arg(ADD_FOREIGN).arg(0).arg(behind))
+    /// Adds an entry to the journal as another program does. Its id is `distance` bytes after the newest entry, or the
+    /// server's time. `false` if there is no journal yet, or the stream has a higher id.
+    pub fn add_foreign(&self, distance: Option<u64>) -> bool {
+        let distance = distance.map_or_else(String::new, |bytes| bytes.to_string());
+        self.query(cmd("EVAL").arg(ADD_FOREIGN).arg(0).arg(distance))
     }
 }
 
@@ -204,9 +204,9 @@ impl TestedStore for RedisUnderTest {
         low == head
     }
 
-    fn counted(&self, what: &str) -> u64 {
+    fn counted(&self, exception: &str) -> u64 {
         let state = self.state();
-        state.get(what).map_or(0, |n| n.parse().unwrap())
+        state.get(exception).map_or(0, |n| n.parse().unwrap())
     }
 
     fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64> {

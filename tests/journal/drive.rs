@@ -12,9 +12,9 @@ use tower_pulse_model::histogram::bucket_of;
 use tower_pulse_model::outcome::Outcome;
 
 use crate::journal::data::{RedisUnderTest, precisions};
-use crate::journal::ground::{TestedStore, describe};
 use crate::journal::net::{Reply, Request, Wire};
 use crate::journal::process::{Process, Sleep};
+use crate::journal::tested_store::{TestedStore, describe};
 use crate::rig::instances::{TestFlusher, TestFolder};
 use crate::rig::reads::StoreReads;
 use crate::stores::fixture::{MS, NOW, aggregate_of};
@@ -23,9 +23,10 @@ use crate::stores::fixture::{MS, NOW, aggregate_of};
 pub const LEASE: &str = "pulse:lease:fold";
 const JOURNAL_BYTES: u64 = 64 << 20;
 const REPLAY_BYTES: usize = 1 << 20;
-/// The most calls of one turn of a process: one flush or one fold.
+/// The most calls of one flush or one fold.
 const MAX_CALLS: usize = 10_000;
 
+/// A server, and the clock of the processes that use it.
 pub struct Drive {
     pub data: RedisUnderTest,
     clock: Clock,
@@ -52,16 +53,16 @@ impl Drive {
     }
 
     /// Advances the clocks of the instances and of the server.
-    pub fn pass(&self, seconds: u64) {
+    pub fn advance(&self, seconds: u64) {
         self.manual_clock.advance(Duration::from_secs(seconds));
         self.data.manual_clock.set_wall(self.clock.now_seconds());
     }
 
-    /// Lets `minutes` minutes pass. In each, the folder checks once whether it can fold.
+    /// Advances the clocks by `minutes` minutes. In each minute, the folder tries once to fold.
     pub fn wait(&self, folding: &mut Process, minutes: u64) {
         for _ in 0..minutes {
-            self.pass(60);
-            self.turn(folding);
+            self.advance(60);
+            self.run_once(folding);
         }
     }
 
@@ -70,22 +71,22 @@ impl Drive {
         let store = Arc::new(wire.clone());
         let flusher = TestFlusher::new(store, self.clock.clone(), precisions(), REPLAY_BYTES);
         let mut process = Process::flusher("flusher", &wire, flusher);
-        assert!(process.go(&self.sleep), "it pauses before its first turn");
+        assert!(process.resume(&self.sleep), "the process pauses first");
         process
     }
 
-    /// Lets an instance append a request of each context, in a turn.
+    /// Lets an instance append a request of each context in one flush.
     pub fn send(&self, flushing: &mut Process, contexts: &[String]) {
-        flushing.flushes().add(self.batch(contexts));
-        self.turn(flushing);
+        flushing.as_flusher().add(self.batch(contexts));
+        self.run_once(flushing);
     }
 
     /// Gives an instance a request of each context, and runs it up to its append. Returns the append, which is not
     /// delivered.
     pub fn until_append(&self, flushing: &mut Process, contexts: &[String]) -> Request {
-        flushing.flushes().add(self.batch(contexts));
+        flushing.as_flusher().add(self.batch(contexts));
         let append = |request: &Request| matches!(request, Request::Append(_));
-        self.until(flushing, append).expect("it appends")
+        self.until(flushing, append).expect("the instance appends")
     }
 
     /// Lets a new instance append a request of each context.
@@ -98,7 +99,7 @@ impl Drive {
         let store = Arc::new(wire.clone());
         let folder = TestFolder::new(store, self.clock.clone(), name, 10_000);
         let mut process = Process::folder(name, &wire, folder);
-        assert!(process.go(&self.sleep), "it pauses before its first turn");
+        assert!(process.resume(&self.sleep), "the process pauses first");
         process
     }
 
@@ -121,11 +122,12 @@ impl Drive {
         batch
     }
 
-    /// Lets a process go on until it makes a call for which `stop` holds, or pauses. The call is not delivered.
+    /// Runs a process until it makes a call for which `stop` holds. Returns this call, which is not delivered, or
+    /// `None` if the process pauses first.
     pub fn until(&self, process: &mut Process, stop: impl Fn(&Request) -> bool) -> Option<Request> {
         for _ in 0..MAX_CALLS {
             if !process.is_waiting() {
-                assert!(process.go(&self.sleep), "{} has ended", process.name);
+                assert!(process.resume(&self.sleep), "{} has ended", process.name);
             }
             let request = process.wire.slot().request.clone()?;
             if stop(&request) {
@@ -136,12 +138,12 @@ impl Drive {
         panic!("{} never pauses", process.name);
     }
 
-    /// Lets a process end its turn.
-    pub fn turn(&self, process: &mut Process) {
+    /// Runs a process until it pauses: to the end of a flush or a fold.
+    pub fn run_once(&self, process: &mut Process) {
         assert!(self.until(process, |_| false).is_none());
     }
 
-    /// Runs the call that a process waits for, and gives it the answer.
+    /// Executes the call that a process waits for, and gives the answer to the process.
     pub fn deliver(&self, process: &Process) -> Reply {
         let request = process.wire.slot().request.clone().unwrap();
         let reply = self.data.run(&request);
@@ -182,6 +184,7 @@ impl Drive {
         self.data.state().remove(name).unwrap_or_default()
     }
 
+    /// The number in a field of the state.
     pub fn number(&self, field: &str) -> u64 {
         self.data.counted(field)
     }
@@ -197,22 +200,22 @@ impl Drive {
         self.field("head").parse().unwrap()
     }
 
-    /// Removes a key. Without the lease, another folder takes over.
     pub fn delete(&self, key: &str) {
         let () = self.data.query(cmd("DEL").arg(key));
     }
 
+    /// Removes the lease, so that another folder can take over.
     pub fn free_lease(&self) {
         self.delete(LEASE);
     }
 
-    /// Lets another folder take over, and fold in a turn.
+    /// Lets a new folder take over, and fold once.
     pub fn take_over(&self) {
         self.free_lease();
-        self.turn(&mut self.folder("next"));
+        self.run_once(&mut self.folder("next"));
     }
 
-    /// Bounds the server's memory; 0 is no bound.
+    /// Limits the server's memory. With 0, there is no limit.
     pub fn limit_memory(&self, bytes: &str) {
         let mut config = cmd("CONFIG");
         let () = self.data.query(config.arg(&["SET", "maxmemory", bytes]));

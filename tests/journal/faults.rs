@@ -5,12 +5,12 @@ use tower_pulse_model::slice::hour_of;
 
 use crate::journal::data::RedisUnderTest;
 use crate::journal::fleet::MAX_ALIVE;
-use crate::journal::ground::MAX_SAVED;
 use crate::journal::hours::{Expected, Garbage};
 use crate::journal::ledger::CONTEXTS;
 use crate::journal::net::Slot;
 use crate::journal::process::Process;
-use crate::journal::world::World;
+use crate::journal::scheduler::Scheduler;
+use crate::journal::tested_store::MAX_SAVED;
 
 /// The most snapshots that are kept. A failover goes back by fewer than this.
 const MAX_SNAPSHOTS: usize = 12;
@@ -31,12 +31,12 @@ pub struct Snapshot {
 /// The faults that may occur in a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Whether calls that are under way during a failover arrive at the new server later. Otherwise they are lost.
-    pub is_harsh: bool,
+    /// Whether calls that wait during a failover reach the new server later. Otherwise they are lost.
+    pub delays_calls: bool,
     /// Whether the state or the journal may be deleted alone.
-    pub is_torn: bool,
+    pub deletes_keys: bool,
     /// Whether instances of a later version append, which stops folding for ten minutes.
-    pub is_mixed: bool,
+    pub has_newer_instances: bool,
     /// Scales the probability of all faults, from 0 to 1.
     pub intensity: f64,
     /// Which instances ask for a history.
@@ -53,7 +53,7 @@ pub enum AskForHistory {
     All,
 }
 
-impl World<'_> {
+impl Scheduler<'_> {
     /// Applies a fault that is chosen by `x`.
     pub fn apply_fault(&mut self, x: f64) {
         if self.rng.f64() > self.faults.intensity {
@@ -68,18 +68,18 @@ impl World<'_> {
             ..0.983 => self.lose_all(),
             ..0.988 => self.evict(),
             ..0.993 => match self.expected.garbage {
-                Some(_) => self.mend_garbage(),
+                Some(_) => self.remove_garbage(),
                 None => self.put_garbage(),
             },
-            ..0.996 if !self.faults.is_torn => self.add_foreign(),
-            _ if self.faults.is_torn => self.evict(),
+            ..0.996 if !self.faults.deletes_keys => self.add_foreign(),
+            _ if self.faults.deletes_keys => self.evict(),
             _ => self.append_newer(),
         }
     }
 
-    /// Whether the book's keys and the records may differ, as the state or the journal was deleted alone.
-    pub fn may_tear(&self) -> bool {
-        self.faults.is_torn
+    /// Whether the book's keys and the records may differ, because the state or the journal was deleted alone.
+    pub fn may_differ(&self) -> bool {
+        self.faults.deletes_keys
     }
 
     pub fn take_snapshot(&mut self) {
@@ -103,16 +103,16 @@ impl World<'_> {
         let instance = &mut self.instances[at];
         instance.is_frozen = !instance.is_frozen;
         let event = ["thaws", "freezes"][usize::from(instance.is_frozen)];
-        self.say(format!("instance {at} {event}"));
+        self.log(format!("instance {at} {event}"));
     }
 
-    /// Drops the flush or the fold that an instance has under way, or its folder with everything in its memory.
+    /// Drops the flush or the fold of an instance, or replaces its folder by a new one, which has no cached records.
     fn interrupt(&mut self) {
-        let Some(at) = self.any_awake() else {
+        let Some(at) = self.any_running() else {
             return;
         };
         let number = self.rng.usize(..2);
-        self.leave_behind(at, number);
+        self.abandon_call(at, number);
         let instance = &mut self.instances[at];
         let wire = instance.processes[number].wire.clone();
         *wire.slot() = Slot::default();
@@ -129,28 +129,28 @@ impl World<'_> {
             self.instances[at].processes[number] = folding;
             "folder crashes"
         };
-        self.say(format!("{name}: its {event}"));
+        self.log(format!("{name}: its {event}"));
     }
 
-    /// Takes away the call that a process waits for. The call may then arrive late, without a caller.
-    fn leave_behind(&mut self, at: usize, number: usize) {
+    /// Abandons the call that a process waits for. The call may reach the store later, but no process gets the answer.
+    fn abandon_call(&mut self, at: usize, number: usize) {
         let process = &self.instances[at].processes[number];
         if let Some(request) = process.take_request() {
-            self.late.push((process.name.clone(), request));
+            self.abandoned.push((process.name.clone(), request));
         }
     }
 
     fn kill(&mut self) {
-        let Some(at) = self.any_awake() else {
+        let Some(at) = self.any_running() else {
             return;
         };
-        self.leave_behind(at, 0);
-        self.leave_behind(at, 1);
+        self.abandon_call(at, 0);
+        self.abandon_call(at, 1);
         self.instances[at].processes.clear();
         let data = self.data;
         self.ledger
             .excuse_killed(at, |instance| data.fence(instance));
-        self.say(format!("instance {at} is killed"));
+        self.log(format!("instance {at} is killed"));
         if self.alive().is_empty() {
             self.spawn();
         }
@@ -170,21 +170,21 @@ impl World<'_> {
         self.set_server_clock();
         let new = self.data.generation();
         let is_other = new != old;
-        self.say(format!("FAILOVER: the last {lost} scripts are lost"));
+        self.log(format!("FAILOVER: the last {lost} scripts are lost"));
         let alive = self.alive();
         if is_other && (new.is_some() || age >= YOUNG) {
             // The failover undoes a FLUSHDB, or loses too much to be replayed: a reset.
             self.ledger.excuse_sent(|at| alive.contains(&at));
         }
         self.ledger.excuse_dead(|at| alive.contains(&at));
-        if !self.faults.is_harsh {
+        if !self.faults.delays_calls {
             self.break_connections();
         }
     }
 
-    /// Loses all calls on their way.
+    /// Loses all calls that have not reached the store.
     pub fn break_connections(&mut self) {
-        self.late.clear();
+        self.abandoned.clear();
         for at in 0..self.instances.len() {
             for number in 0..self.instances[at].processes.len() {
                 self.time_out(at, number, true);
@@ -193,7 +193,7 @@ impl World<'_> {
     }
 
     fn lose_all(&mut self) {
-        self.say("FLUSHDB".to_owned());
+        self.log("FLUSHDB".to_owned());
         self.data.lose_all();
         self.expected = Expected::default();
         self.take_snapshot();
@@ -205,13 +205,13 @@ impl World<'_> {
         let Some(server) = self.data.redis() else {
             return;
         };
-        let key = match (self.faults.is_torn, self.rng.bool()) {
+        let key = match (self.faults.deletes_keys, self.rng.bool()) {
             (false, _) => "pulse:lease:fold",
             (true, true) => "pulse:state",
             (true, false) => "pulse:journal",
         };
         let () = server.query(cmd("DEL").arg(key));
-        self.say(format!("{key} is evicted"));
+        self.log(format!("{key} is evicted"));
         self.take_snapshot();
     }
 
@@ -223,7 +223,7 @@ impl World<'_> {
         let (key, slice) = (format!("count:3600:hits:{context}"), hour_of(self.now()));
         let before = server.query(cmd("HGET").arg(&key).arg(slice));
         let () = server.query(cmd("HSET").arg(&key).arg(slice).arg("garbage"));
-        self.say(format!("garbage in {key}"));
+        self.log(format!("garbage in {key}"));
         self.expected.garbage = Some(Garbage {
             context,
             slice,
@@ -232,7 +232,7 @@ impl World<'_> {
         self.take_snapshot();
     }
 
-    pub fn mend_garbage(&mut self) {
+    pub fn remove_garbage(&mut self) {
         let Some(server) = self.data.redis() else {
             return;
         };
@@ -247,25 +247,27 @@ impl World<'_> {
             Some(before) => server.query(cmd("HSET").arg(&key).arg(slice).arg(before)),
             None => server.query(cmd("HDEL").arg(&key).arg(slice)),
         };
-        self.say(format!("{key} is mended"));
+        self.log(format!("{key} is repaired"));
         self.take_snapshot();
     }
 
     fn append_newer(&mut self) {
-        if self.faults.is_mixed && self.data.redis().is_some_and(RedisUnderTest::append_newer) {
-            self.say("an instance of a later version appends".to_owned());
+        if self.faults.has_newer_instances
+            && self.data.redis().is_some_and(RedisUnderTest::append_newer)
+        {
+            self.log("an instance of a later version appends".to_owned());
             self.expected.newer += 1;
             self.take_snapshot();
         }
     }
 
-    /// Lets another program add to the journal. The server may refuse later entries, as their ids are lower than the
-    /// added one.
+    /// Lets another program add to the journal. The server may then refuse entries of this crate, because their ids are
+    /// lower than the added id.
     fn add_foreign(&mut self) {
-        let behind = [None, Some(0), Some(40), Some(400)][self.rng.usize(..4)];
+        let distance = [None, Some(0), Some(40), Some(400)][self.rng.usize(..4)];
         let redis = self.data.redis();
-        if redis.is_some_and(|server| server.add_foreign(behind)) {
-            self.say(format!("another program adds to the journal: {behind:?}"));
+        if redis.is_some_and(|server| server.add_foreign(distance)) {
+            self.log(format!("another program adds to the journal: {distance:?}"));
             self.take_snapshot();
         }
     }

@@ -8,12 +8,12 @@ use crate::journal::data::precisions;
 use crate::journal::faults::AskForHistory;
 use crate::journal::net::Wire;
 use crate::journal::process::Process;
-use crate::journal::world::World;
+use crate::journal::scheduler::Scheduler;
 use crate::rig::instances::{TestFlusher, TestFolder};
 
 /// The most instances that are alive at a time.
 pub const MAX_ALIVE: usize = 4;
-/// Bytes that an instance keeps for replays: enough for all calls of a run, or for a few.
+/// The bytes that an instance keeps for replays: enough for all calls of a run, or for a few calls.
 const MANY_BYTES: usize = 1 << 20;
 const FEW_BYTES: usize = 12_000;
 
@@ -24,11 +24,11 @@ pub struct Instance {
     /// The flusher and the folder; empty once the instance is dead.
     pub processes: Vec<Process>,
     pub is_frozen: bool,
-    /// Whether the instance can replay a few calls only.
-    pub is_forgetful: bool,
+    /// Whether the instance can replay only a few calls.
+    pub replays_few_calls: bool,
 }
 
-impl World<'_> {
+impl Scheduler<'_> {
     pub fn alive(&self) -> Vec<usize> {
         let all = 0..self.instances.len();
         all.filter(|at| self.is_alive(*at)).collect()
@@ -39,7 +39,7 @@ impl World<'_> {
     }
 
     /// A random instance that is alive and not frozen.
-    pub fn any_awake(&mut self) -> Option<usize> {
+    pub fn any_running(&mut self) -> Option<usize> {
         let mut awake = self.alive();
         awake.retain(|at| !self.instances[*at].is_frozen);
         (!awake.is_empty()).then(|| awake[self.rng.usize(..awake.len())])
@@ -58,12 +58,12 @@ impl World<'_> {
             folder,
             processes: vec![flushing, folding],
             is_frozen: false,
-            is_forgetful: replay_bytes < MANY_BYTES,
+            replays_few_calls: replay_bytes < MANY_BYTES,
         });
-        self.say(format!("instance {at} starts"));
+        self.log(format!("instance {at} starts"));
     }
 
-    /// A new folder for an instance, without remembered records.
+    /// A new folder for an instance, without cached records.
     pub fn new_folder(&mut self, at: usize) -> (TestFolder, Process) {
         let max_records = [1_000, 3][self.rng.usize(..2)];
         let wire = Wire::default();
@@ -85,7 +85,7 @@ impl World<'_> {
         }
     }
 
-    /// The processes that can go on.
+    /// The processes that can continue.
     pub fn ready(&self) -> Vec<(usize, usize)> {
         let mut ready = Vec::new();
         for (at, instance) in self.instances.iter().enumerate() {

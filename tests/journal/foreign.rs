@@ -6,12 +6,12 @@ use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::Store;
 
 use crate::journal::drive::{Drive, contexts};
-use crate::journal::ground::TestedStore;
 use crate::journal::net::Request;
+use crate::journal::tested_store::TestedStore;
 
 const JOURNAL: &str = "pulse:journal";
 
-/// The highest id of a stream, after which it takes no other.
+/// The highest possible id. A stream that has used it accepts no entry.
 const LAST_ID: &str = "18446744073709551615-18446744073709551615";
 
 /// Adds an entry as another program does. Returns its id.
@@ -34,7 +34,7 @@ fn assert_counted_once(drive: &Drive, calls: u64) {
 }
 
 /// Whether a warning names the journal.
-pub(crate) fn is_told(drive: &Drive) -> bool {
+pub(crate) fn has_warning(drive: &Drive) -> bool {
     let warnings = drive.data.store.warnings();
     let mut warnings = warnings.iter();
     warnings.any(|text| text.starts_with("pulse:journal held") && text.contains("another program"))
@@ -50,28 +50,28 @@ fn entries_of_another_program_stop_no_append() {
         for calls in [2, 3] {
             drive.send(&mut flushing, &contexts(2));
             if calls == 3 {
-                drive.turn(&mut folding);
+                drive.run_once(&mut folding);
             }
             let foreign = add_foreign(&drive, id);
             if is_deleted {
                 // The stream remembers its last id after the entry is deleted.
                 let () = drive.data.query(cmd("XDEL").arg(JOURNAL).arg(foreign));
             }
-            assert!(!is_told(&drive) || calls == 3);
+            assert!(!has_warning(&drive) || calls == 3);
             drive.send(&mut flushing, &contexts(2));
-            assert!(is_told(&drive), "{id} {is_deleted}");
+            assert!(has_warning(&drive), "{id} {is_deleted}");
         }
-        drive.turn(&mut folding);
-        drive.turn(&mut folding);
+        drive.run_once(&mut folding);
+        drive.run_once(&mut folding);
         assert_counted_once(&drive, 4);
         assert_eq!(flushing.replayed_and_lost(), (0, 0));
     }
 }
 
-/// Foreign entries among more entries than one command of the script copies. The first one comes in the middle of a
+/// There are more entries than one command of the script copies. The first foreign entry is added in the middle of a
 /// round.
 #[test]
-fn entries_that_are_not_folded_survive_the_removal_of_foreign_ones() {
+fn entries_that_are_not_folded_survive_the_removal_of_foreign_entries() {
     let drive = Drive::start();
     let mut flushing = drive.flusher();
     let mut append = |calls: usize| {
@@ -93,17 +93,18 @@ fn entries_that_are_not_folded_survive_the_removal_of_foreign_ones() {
     add_foreign(&drive, "*");
     add_foreign(&drive, "*");
     let mut next = drive.folder("next");
-    drive.turn(&mut next);
+    drive.run_once(&mut next);
     append(1);
     for _ in 0..8 {
-        drive.turn(&mut next);
+        drive.run_once(&mut next);
     }
     assert_counted_once(&drive, 223);
 }
 
-/// A folder reads up to the newest entry that an instance appended. Foreign entries behind it do not count as progress.
+/// A folder reads up to the newest entry that an instance has appended. Foreign entries after this entry do not count
+/// as progress.
 #[test]
-fn foreign_entries_behind_the_newest_entry_are_not_folded() {
+fn foreign_entries_after_the_newest_entry_are_not_folded() {
     let drive = Drive::start();
     let mut flushing = drive.flusher();
     let mut folding = drive.folder("folder");
@@ -113,17 +114,17 @@ fn foreign_entries_behind_the_newest_entry_are_not_folded() {
         add_foreign(&drive, id);
     }
     for _ in 0..3 {
-        drive.turn(&mut folding);
+        drive.run_once(&mut folding);
     }
     let state = drive.data.state();
     assert_eq!((&state["low"], &state["head"]), (&head, &head));
     drive.send(&mut flushing, &contexts(2));
-    drive.turn(&mut folding);
-    drive.turn(&mut folding);
+    drive.run_once(&mut folding);
+    drive.run_once(&mut folding);
     assert_counted_once(&drive, 2);
 }
 
-/// The id of the foreign entry lies between two entries, so the server accepts the later entry.
+/// The id of the foreign entry is between the ids of two entries, so the server accepts the later entry.
 #[test]
 fn a_foreign_entry_between_two_entries_is_set_aside() {
     let drive = Drive::start();
@@ -140,13 +141,13 @@ fn a_foreign_entry_between_two_entries_is_set_aside() {
     }
     let aside: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
     assert_eq!(aside, 2);
-    assert!(is_told(&drive));
+    assert!(has_warning(&drive));
     assert_counted_once(&drive, 3);
 }
 
-/// A foreign entry with more fields than a script can pass on, between two entries that are copied.
+/// The foreign entry is between two entries that are copied, and has more fields than a script can pass to a command.
 #[test]
-fn a_foreign_entry_of_ten_thousand_fields_costs_no_entry() {
+fn a_foreign_entry_of_ten_thousand_fields_loses_no_entry() {
     let drive = Drive::start();
     let mut flushing = drive.flusher();
     drive.send(&mut flushing, &contexts(2));
@@ -180,8 +181,8 @@ fn foreign_entries_stay_until_the_server_has_memory() {
     assert_eq!((drive.data.state(), drive.entries()), (before, 2));
     drive.limit_memory("0");
     flushing.answer(Err(error));
-    drive.turn(&mut flushing);
-    drive.turn(&mut flushing);
+    drive.run_once(&mut flushing);
+    drive.run_once(&mut flushing);
     for _ in 0..2 {
         drive.take_over();
     }

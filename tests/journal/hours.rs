@@ -1,5 +1,5 @@
-//! The expected hours of the statistics and exceptions, updated with each step that takes effect. A failover resets
-//! them together with the data.
+//! The expected hours of the statistics, and the expected exceptions. Each step that takes effect updates them. A
+//! failover resets them together with the data.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ pub struct Hours {
     previous: Option<i64>,
     pub current: u64,
     pub last: u64,
-    /// Requests that were counted in an hour before later hours replaced this hour.
-    pub over: u64,
+    /// The requests of hours that later hours have replaced.
+    pub replaced: u64,
     pub late: u64,
 }
 
@@ -24,7 +24,7 @@ impl Hours {
         match (self.start, self.previous) {
             (None, _) => (self.start, self.current) = (Some(hour), n),
             (Some(start), _) if hour > start => {
-                self.over += self.last;
+                self.replaced += self.last;
                 (self.last, self.previous) = (self.current, Some(start));
                 (self.current, self.start) = (n, Some(hour));
             }
@@ -32,7 +32,7 @@ impl Hours {
             (_, Some(previous)) if hour < previous => self.late += n,
             (_, Some(previous)) if hour == previous => self.last += n,
             _ => {
-                self.over += self.last;
+                self.replaced += self.last;
                 (self.last, self.previous) = (n, Some(hour));
             }
         }
@@ -40,7 +40,7 @@ impl Hours {
 
     /// The number of all requests.
     pub fn sum(&self) -> u64 {
-        self.current + self.last + self.over + self.late
+        self.current + self.last + self.replaced + self.late
     }
 }
 
@@ -58,11 +58,11 @@ pub struct Garbage {
 pub struct Expected {
     pub hours: BTreeMap<String, Hours>,
     pub late: u64,
-    /// The late requests of all contexts that were late already when they were appended.
-    pub late_before: u64,
+    /// The late requests of all contexts that were already late when they were appended.
+    pub late_at_append: u64,
     pub skewed: u64,
     pub garbage: Option<Garbage>,
-    /// How often data was dropped because of the garbage.
+    /// The number of times that data was dropped because of the garbage.
     pub quarantined: u64,
     /// The number of requests that were dropped, by context.
     pub dropped: BTreeMap<String, u64>,
@@ -74,7 +74,7 @@ impl Expected {
     /// Updates the expectation with a step that took effect.
     pub fn done(&mut self, step: &FoldStep) {
         self.late += step.additions.late;
-        self.late_before += step.additions.late;
+        self.late_at_append += step.additions.late;
         self.skewed += step.additions.skewed;
         for added in &step.additions.statistics {
             let hours = self

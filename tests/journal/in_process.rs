@@ -1,5 +1,5 @@
-//! A store of one process, in memory or in a file, as the ground of a [`World`](crate::journal::world::World). As on a
-//! server, the scheduler drives instances call by call, so that each takes over from others half-way.
+//! A store of one process, in memory or in a file, for a [`Scheduler`](crate::journal::scheduler::Scheduler). As on a
+//! server, the scheduler drives instances call by call, so that they take over interrupted rounds.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,15 +21,15 @@ use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 
 use crate::journal::data::precisions;
-use crate::journal::ground::{MAX_SAVED, TestedStore};
+use crate::journal::tested_store::{MAX_SAVED, TestedStore};
 use crate::rig::process::{TempDir, wait_until_released};
 use crate::rig::reads::StoreReads;
 
-/// A store, its clock, and its saved states.
+/// A store, its clock, and its snapshots.
 pub struct InProcess {
     io: Runtime,
     store: RefCell<Option<Arc<InProcessStore>>>,
-    /// The directory of the file and of its saved copies, unless the store is in memory.
+    /// The directory of the file and of its snapshots, unless the store is in memory.
     dir: Option<TempDir>,
     saved: RefCell<[Option<State>; MAX_SAVED]>,
     clock: Clock,
@@ -51,17 +51,17 @@ impl InProcess {
     }
 
     pub fn in_file() -> Self {
-        let mut ground = Self::in_memory();
-        ground.dir = Some(TempDir::new("journal"));
-        ground.reopen(|_| {});
-        ground
+        let mut in_process = Self::in_memory();
+        in_process.dir = Some(TempDir::new("journal"));
+        in_process.reopen(|_| {});
+        in_process
     }
 
-    fn shared(&self) -> Arc<InProcessStore> {
+    fn current_store(&self) -> Arc<InProcessStore> {
         self.store.borrow().clone().unwrap()
     }
 
-    /// The path of the copy that was saved under a number, or of the store's file at 0. `None` in memory.
+    /// The path of the snapshot with a number, or of the store's file at 0. `None` in memory.
     fn path(&self, number: usize) -> Option<PathBuf> {
         let dir = self.dir.as_ref()?;
         Some(dir.path().join(format!("{number}.redb")))
@@ -77,29 +77,29 @@ impl InProcess {
         let mut store = FileStore::open(options.clock(self.clock.clone())).unwrap();
         store.has_context_counters = true;
         *self.store.borrow_mut() = Some(Arc::new(store));
-        // The store's thread has opened the file when it answers.
-        self.kept();
+        // Waits for an answer, because the store's thread opens the file first.
+        self.stored_state();
     }
 
-    /// Looks at the state, or changes it.
+    /// Reads the state or changes it.
     fn with<T: Send + 'static>(
         &self,
         access: Access,
-        look: impl FnOnce(&mut State) -> T + Send + 'static,
+        action: impl FnOnce(&mut State) -> T + Send + 'static,
     ) -> T {
-        let store = self.shared();
-        let look = store.with(access, |state| Ok(look(state)));
-        self.io.block_on(look).unwrap()
+        let store = self.current_store();
+        let done = store.with(access, |state| Ok(action(state)));
+        self.io.block_on(done).unwrap()
     }
 
-    fn kept(&self) -> StoredState {
+    fn stored_state(&self) -> StoredState {
         self.with(Access::Read, |state| state.kept.clone())
     }
 
     /// The first page of a table.
     fn page(&self, table: Table) -> TablePage {
         let reads = [TableRead::Page(table, None)];
-        let store = self.shared();
+        let store = self.current_store();
         let read = store.tables().read_tables(Purpose::Fold, &reads);
         self.io.block_on(read).unwrap().page()
     }
@@ -117,7 +117,7 @@ impl InProcess {
 
 impl TestedStore for InProcess {
     fn store(&self) -> Arc<dyn Store> {
-        self.shared()
+        self.current_store()
     }
 
     fn io(&self) -> &Runtime {
@@ -150,7 +150,7 @@ impl TestedStore for InProcess {
 
     fn save(&self, number: usize) {
         if let Some(copy) = self.path(number) {
-            self.io.block_on(self.shared().sync()).unwrap();
+            self.io.block_on(self.current_store().sync()).unwrap();
             fs::copy(self.path(0).unwrap(), copy).unwrap();
             return;
         }
@@ -167,24 +167,27 @@ impl TestedStore for InProcess {
     }
 
     fn generation(&self) -> Option<(String, i64)> {
-        let kept = self.kept();
+        let kept = self.stored_state();
         Some((kept.generation, kept.created))
     }
 
     fn fence(&self, instance: &str) -> u64 {
-        let fences = self.kept().fences;
+        let fences = self.stored_state().fences;
         fences.get(instance).map_or(0, |fence| fence.seq)
     }
 
     fn is_folded(&self) -> bool {
-        let journal = self.kept().journal;
+        let journal = self.stored_state().journal;
         journal.progress.committed == journal.head
     }
 
-    fn counted(&self, what: &str) -> u64 {
-        let status = self.io.block_on(self.shared().status(self.now())).unwrap();
-        let journal = self.kept().journal;
-        match what {
+    fn counted(&self, exception: &str) -> u64 {
+        let status = self
+            .io
+            .block_on(self.current_store().status(self.now()))
+            .unwrap();
+        let journal = self.stored_state().journal;
+        match exception {
             "late" => status.exceptions.late,
             "skewed" => status.exceptions.skewed,
             "quarantined" => status.exceptions.quarantined,
@@ -197,7 +200,9 @@ impl TestedStore for InProcess {
     }
 
     fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64> {
-        let slices = self.io.block_on(self.shared().counter(name, precision));
+        let slices = self
+            .io
+            .block_on(self.current_store().counter(name, precision));
         let slices = slices.unwrap().into_iter();
         slices.map(|(start, n)| (start.to_string(), n)).collect()
     }

@@ -14,18 +14,18 @@ use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::{HOUR, hour_of};
 
 use crate::journal::data::precisions;
-use crate::journal::ground::describe;
+use crate::journal::tested_store::describe;
 use crate::stores::fixture::aggregate_of;
 
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
-/// The most requests of a run: each has a bucket of its own in the coarse histogram.
+/// The most requests of a run. Each request has its own bucket in the coarsest histogram.
 pub const MAX_REQUESTS: usize = 120;
-/// One in this many requests has a mark, so that few marks are made and all are retained.
+/// One of this many requests has a mark, so that there are few marks, which all are retained.
 const REQUESTS_PER_MARK: usize = 3;
-/// The slices of a counter to which a wide request adds: enough for a separate step.
+/// The number of slices of a counter to which a *wide* request adds: enough for a separate step.
 pub const WIDTH: i64 = 200;
 
-/// The ranking that every request is added to at its time, as an id of its own.
+/// The ranking to which every request is added at its time, with its own id.
 pub const RANKING: &str = "r";
 /// A ranking whose window ends within a run.
 pub const SHORT_RANKING: &str = "short";
@@ -33,7 +33,7 @@ pub const SHORT_RANKING: &str = "short";
 /// The versions of the application that the instances run.
 const VERSIONS: [&str; 2] = ["1", "2"];
 
-/// The number of hours that an instance keeps separate in data that is not sent yet.
+/// The number of hours that an instance keeps separate in unsent data.
 const HOURS_UNSENT: usize = 2;
 
 /// A part of a request in a batch.
@@ -52,11 +52,12 @@ pub enum Part {
 #[derive(Clone, Debug)]
 pub struct Served {
     pub context: &'static str,
-    pub by: usize,
+    /// The instance that served the request.
+    pub instance: usize,
     pub is_wide: bool,
     /// Whether the request has a mark.
     pub is_marked: bool,
-    /// By how many hours the recorded time is after the hour in which the request was served.
+    /// The hours from the hour in which the request was served to the hour of its recorded time.
     pub hours_ahead: i64,
     hour: i64,
     /// The calls that contain each part.
@@ -64,7 +65,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Whether the parts of the request, except for the wide one, were sent in the same calls.
+    /// Whether all parts of the request, except for its wide part, were sent in the same calls.
     pub fn is_whole(&self) -> bool {
         let calls_of = |part| self.calls.get(&part).cloned().unwrap_or_default();
         calls_of(Part::Context) == calls_of(Part::All)
@@ -87,7 +88,7 @@ impl Ledger {
     /// Serves a request, and returns the batch that it adds.
     pub fn serve(
         &mut self,
-        by: usize,
+        instance: usize,
         context: &'static str,
         now: i64,
         hours_ahead: i64,
@@ -99,7 +100,7 @@ impl Ledger {
         let unsent = self
             .served
             .iter()
-            .filter(|served| served.by == by && served.calls.is_empty());
+            .filter(|served| served.instance == instance && served.calls.is_empty());
         let hours: BTreeSet<i64> = unsent.map(|served| served.hour).collect();
         if hours.len() >= HOURS_UNSENT && !hours.contains(&second) {
             second = *hours.last().unwrap();
@@ -107,7 +108,7 @@ impl Ledger {
         let hours_ahead = (second - hour_of(now)) / HOUR;
         self.served.push(Served {
             context,
-            by,
+            instance,
             is_wide,
             is_marked: id.is_multiple_of(REQUESTS_PER_MARK),
             hours_ahead,
@@ -123,8 +124,8 @@ impl Ledger {
         batch.add(&Arc::from(ALL), Kind::All, second, &aggregate);
         batch.add_report(MinuteReport {
             minute: REPORTED_MINUTES.slice(now),
-            instance: format!("reporter {by}").into(),
-            version: Some(VERSIONS[by % VERSIONS.len()].into()),
+            instance: format!("reporter {instance}").into(),
+            version: Some(VERSIONS[instance % VERSIONS.len()].into()),
             max_contexts: CONTEXTS.len(),
             is_side_by_side: true,
             contexts: vec![(RecordId::new(Kind::Http, context), aggregate.clone())],
@@ -205,8 +206,7 @@ impl Ledger {
         }
     }
 
-    /// The requests of a call.
-    pub fn of_call(&self, instance: &str, seq: u64) -> BTreeSet<usize> {
+    pub fn requests_of_call(&self, instance: &str, seq: u64) -> BTreeSet<usize> {
         let key = (instance.to_owned(), seq);
         self.by_call.get(&key).cloned().unwrap_or_default()
     }
@@ -221,23 +221,23 @@ impl Ledger {
         self.excused.extend(matching.map(|(id, _)| id));
     }
 
-    /// Excuses all requests after a reset, except those that living instances have not sent yet.
+    /// Excuses all requests after a reset, except the requests that living instances have not sent yet.
     pub fn excuse_sent(&mut self, is_alive: impl Fn(usize) -> bool) {
-        self.excuse_if(|served| !is_alive(served.by) || !served.calls.is_empty());
+        self.excuse_if(|served| !is_alive(served.instance) || !served.calls.is_empty());
     }
 
     /// Excuses the requests of dead instances, which no instance can replay after a failover.
     pub fn excuse_dead(&mut self, is_alive: impl Fn(usize) -> bool) {
-        self.excuse_if(|served| !is_alive(served.by));
+        self.excuse_if(|served| !is_alive(served.instance));
     }
 
-    /// Excuses the requests of a killed instance that the store does not have. `fence` returns the fence of an
-    /// instance's name.
-    pub fn excuse_killed(&mut self, by: usize, fence: impl Fn(&str) -> u64) {
+    /// Excuses the requests of a killed instance that the store does not have. `fence` returns the fence of the
+    /// instance with a name.
+    pub fn excuse_killed(&mut self, killed: usize, fence: impl Fn(&str) -> u64) {
         self.excuse_if(|served| {
             let mut calls = served.calls.values().flatten();
             let is_missing = |(instance, seq): &(String, u64)| fence(instance) < *seq;
-            served.by == by && (served.calls.is_empty() || calls.any(is_missing))
+            served.instance == killed && (served.calls.is_empty() || calls.any(is_missing))
         });
     }
 }

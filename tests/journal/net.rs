@@ -1,4 +1,4 @@
-//! Calls of a store that wait until the scheduler lets them go.
+//! Calls of a store that wait until the scheduler executes them.
 
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::task::Poll;
@@ -104,17 +104,17 @@ impl Request {
 /// The state of a process.
 #[derive(Default)]
 pub struct Slot {
-    /// Whether the process pauses between two turns. The scheduler clears it.
+    /// Whether the process pauses between two flushes or folds. The scheduler clears this flag.
     pub is_paused: bool,
     /// The call whose answer the process waits for.
     pub request: Option<Request>,
     /// The answer, once it has arrived.
     pub reply: Option<Result<Reply, StoreError>>,
-    /// Turns in a row without a change.
-    pub idle_turns: u32,
+    /// The number of flushes since the last change.
+    pub idle_flushes: u32,
 }
 
-/// The store that a process uses. This store passes the process's calls to the scheduler.
+/// The store that a process uses. Its calls wait in a [`Slot`] for the scheduler.
 #[derive(Clone, Default)]
 pub struct Wire(Arc<Mutex<Slot>>);
 

@@ -1,23 +1,23 @@
-//! Entries of a later version of this crate. Earlier entries are folded, and later ones wait with them: for ten minutes
-//! at most, whatever the server's clock does.
+//! Entries of a later version of this crate. The entries before them are folded. The entries after them also wait, for
+//! at most ten minutes, whatever the server's clock does.
 
 use redis::cmd;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_model::entry::ENTRY_VERSION;
 
 use crate::journal::drive::{Drive, LEASE, contexts};
-use crate::journal::ground::TestedStore;
 use crate::journal::net::Request;
 use crate::journal::process::Process;
+use crate::journal::tested_store::TestedStore;
 
-/// Minutes for which an entry of a later version waits for an instance that can read it.
+/// The minutes for which an entry of a later version waits for an instance that can read the entry.
 const GRACE: u64 = 10;
 const DAY: i64 = 86_400;
-/// The version of the entries of this crate, and that of the entries of a later version.
+/// The version of this crate's entries, and the version of later entries.
 const OWN: &str = "1";
 const LATER: &str = "9";
 
-/// A journal with three entries, the second one of a later version, and a folder that waits at it.
+/// A journal with three entries, and a folder that waits at the second entry, which has a later version.
 fn waiting() -> (Drive, Process) {
     let drive = Drive::start();
     let mut flushing = drive.flusher();
@@ -25,14 +25,14 @@ fn waiting() -> (Drive, Process) {
     assert!(drive.data.append_newer());
     drive.send(&mut flushing, &contexts(1));
     let mut folding = drive.folder("first");
-    drive.turn(&mut folding);
+    drive.run_once(&mut folding);
     let counted = drive.counted("GET /0");
-    assert_eq!(counted, (1, 1), "the entry before it is folded");
+    assert_eq!(counted, (1, 1), "the first entry is folded");
     (drive, folding)
 }
 
-/// The version of the entry that waits, and the newest version that this crate can read, by the store's status.
-fn told(drive: &Drive) -> Option<(u64, u64)> {
+/// The waiting entry in the store's status: its version, and the newest version that this crate can read.
+fn reported(drive: &Drive) -> Option<(u64, u64)> {
     let now = drive.data.now();
     let status = drive.data.block_on(drive.data.store.status(now)).unwrap();
     let newer = status.newer?;
@@ -52,7 +52,7 @@ fn a_need_that_no_entry_has_stops_no_folder() {
         let mut flushing = drive.flusher();
         drive.send(&mut flushing, &contexts(1));
         if is_folded {
-            drive.turn(&mut drive.folder("first"));
+            drive.run_once(&mut drive.folder("first"));
             drive.set("need", "4");
             // The takeover clears `need`, so that folders of older versions do not wait.
             drive.take_over();
@@ -61,11 +61,11 @@ fn a_need_that_no_entry_has_stops_no_folder() {
         }
         drive.set("need", "4");
         drive.send(&mut flushing, &contexts(1));
-        assert_eq!(drive.number("need"), 4, "it is never lowered by an append");
-        drive.turn(&mut drive.folder("third"));
+        assert_eq!(drive.number("need"), 4, "an append never lowers `need`");
+        drive.run_once(&mut drive.folder("third"));
         assert_eq!(drive.counted("GET /0").0, 2);
         assert!(drive.data.is_folded());
-        assert_eq!((drive.number("need"), told(&drive)), (0, None));
+        assert_eq!((drive.number("need"), reported(&drive)), (0, None));
     }
 }
 
@@ -82,7 +82,7 @@ fn an_append_raises_need_for_folders_of_older_versions() {
         assert!(drive.data.append_newer());
         drive.deliver(&folding);
         assert_eq!(drive.field("need"), LATER);
-        drive.turn(&mut folding);
+        drive.run_once(&mut folding);
         drive.wait(&mut folding, GRACE + 1);
         assert!(drive.data.is_folded());
         assert_eq!(drive.number("need"), 0);
@@ -90,27 +90,27 @@ fn an_append_raises_need_for_folders_of_older_versions() {
 }
 
 #[test]
-fn folders_wait_at_an_entry_of_a_later_version_and_tell_it() {
+fn folders_wait_at_an_entry_of_a_later_version_and_report_it() {
     let (drive, mut folding) = waiting();
-    assert_eq!(told(&drive), Some((9, ENTRY_VERSION.into())));
+    assert_eq!(reported(&drive), Some((9, ENTRY_VERSION.into())));
     let lease: Option<String> = drive.data.query(cmd("GET").arg(LEASE));
     assert_eq!(
         lease, None,
-        "it would stop an instance that can read the entry"
+        "the lease would stop an instance that can read the entry"
     );
     // Another folder learns from the state that it must wait, without reading the journal.
     let mut second = drive.folder("second");
     let read = drive.until(&mut second, |request| matches!(request, Request::Read(..)));
     assert!(read.is_none());
     drive.wait(&mut folding, GRACE - 1);
-    drive.turn(&mut second);
+    drive.run_once(&mut second);
     assert_eq!(drive.number("set_aside"), 0);
-    drive.pass(60);
-    // Another instance continues the count of minutes that the first one began.
-    drive.turn(&mut second);
+    drive.advance(60);
+    // Another instance continues the count of minutes that the first instance began.
+    drive.run_once(&mut second);
     assert_eq!(drive.number("set_aside"), 1);
     assert_eq!(drive.counted("GET /0"), (2, 2));
-    assert_eq!((drive.data.is_folded(), told(&drive)), (true, None));
+    assert_eq!((drive.data.is_folded(), reported(&drive)), (true, None));
 }
 
 #[test]
@@ -119,29 +119,29 @@ fn an_entry_that_was_deleted_by_hand_stops_no_folder() {
     let newer = drive.field("newer");
     let (id, _) = newer.split_once(' ').unwrap();
     xdel(&drive, id);
-    drive.turn(&mut folding);
-    drive.turn(&mut folding);
+    drive.run_once(&mut folding);
+    drive.run_once(&mut folding);
     assert_eq!(drive.counted("GET /0"), (2, 2));
     // An entry at the end of the journal is deleted.
     assert!(drive.data.append_newer());
-    drive.turn(&mut folding);
+    drive.run_once(&mut folding);
     xdel(&drive, &drive.field("head"));
     let mut second = drive.folder("second");
-    drive.turn(&mut second);
-    drive.turn(&mut second);
-    assert_eq!((drive.data.is_folded(), told(&drive)), (true, None));
+    drive.run_once(&mut second);
+    drive.run_once(&mut second);
+    assert_eq!((drive.data.is_folded(), reported(&drive)), (true, None));
     assert_eq!((drive.number("need"), drive.number("hole")), (0, 4));
 }
 
 /// An instance of the later version began the round, and does not finish it.
 #[test]
-fn a_begun_round_waits_for_its_later_version_and_is_finished_without_it() {
+fn an_interrupted_round_waits_for_its_later_version_and_is_finished_without_it() {
     let (drive, mut folding) = waiting();
     let head = drive.field("head");
     drive.set("upto", &head);
     drive.set("newer", "");
-    drive.turn(&mut folding);
-    assert_eq!(told(&drive), Some((9, ENTRY_VERSION.into())));
+    drive.run_once(&mut folding);
+    assert_eq!(reported(&drive), Some((9, ENTRY_VERSION.into())));
     assert_eq!(drive.counted("GET /0"), (1, 1));
     drive.wait(&mut folding, GRACE);
     assert_eq!(drive.counted("GET /0"), (2, 2));
@@ -149,23 +149,23 @@ fn a_begun_round_waits_for_its_later_version_and_is_finished_without_it() {
     assert_eq!(drive.number("set_aside"), 1);
 }
 
-/// Entries that were appended one after the other wait at the same time.
+/// Entries that were appended one after another wait at the same time.
 #[test]
 fn entries_of_a_later_version_wait_together() {
     let (drive, mut folding) = waiting();
     let mut flushing = drive.flusher();
     for _ in 0..4 {
-        drive.pass(5);
+        drive.advance(5);
         assert!(drive.data.append_newer());
         drive.send(&mut flushing, &contexts(1));
     }
     drive.wait(&mut folding, GRACE + 1);
-    drive.turn(&mut folding);
+    drive.run_once(&mut folding);
     assert!(drive.data.is_folded());
     assert_eq!(drive.number("set_aside"), 5);
     assert_eq!(drive.counted("GET /0"), (6, 6));
     // An entry that is appended an hour later waits for its own ten minutes.
-    drive.pass(3_600);
+    drive.advance(3_600);
     assert!(drive.data.append_newer());
     drive.wait(&mut folding, GRACE);
     assert_eq!(drive.number("set_aside"), 5);
@@ -178,14 +178,14 @@ fn entries_of_a_later_version_wait_together() {
     drive.wait(&mut folding, GRACE - 2);
     assert_eq!(drive.number("set_aside"), 7);
     drive.wait(&mut folding, 2);
-    drive.turn(&mut folding);
+    drive.run_once(&mut folding);
     assert!(drive.data.is_folded());
     assert_eq!(drive.number("set_aside"), 8);
 }
 
 /// The server's clock was ahead when the entry was appended.
 #[test]
-fn an_entry_of_a_later_version_stamped_a_year_ahead_waits_for_ten_minutes() {
+fn an_entry_of_a_later_version_with_a_time_a_year_ahead_waits_for_ten_minutes() {
     let drive = Drive::start();
     drive.append(&contexts(1));
     let now = drive.data.now();
@@ -193,8 +193,8 @@ fn an_entry_of_a_later_version_stamped_a_year_ahead_waits_for_ten_minutes() {
     assert!(drive.data.append_newer());
     drive.data.manual_clock.set_wall(now);
     let mut folding = drive.folder("folder");
-    drive.turn(&mut folding);
-    assert_eq!(told(&drive), Some((9, ENTRY_VERSION.into())));
+    drive.run_once(&mut folding);
+    assert_eq!(reported(&drive), Some((9, ENTRY_VERSION.into())));
     drive.wait(&mut folding, GRACE - 1);
     assert_eq!(drive.number("set_aside"), 0);
     drive.wait(&mut folding, 1);
@@ -202,7 +202,7 @@ fn an_entry_of_a_later_version_stamped_a_year_ahead_waits_for_ten_minutes() {
     assert_eq!(drive.number("set_aside"), 1);
 }
 
-/// The clock jumps while the entry waits, for ever or for a moment.
+/// The clock jumps while the entry waits, and then stays there or jumps back.
 #[test]
 fn jumps_of_the_servers_clock_neither_end_nor_prolong_the_wait() {
     for jump in [DAY, -DAY] {
@@ -211,7 +211,7 @@ fn jumps_of_the_servers_clock_neither_end_nor_prolong_the_wait() {
             drive.wait(&mut folding, 1);
             let now = drive.data.now();
             drive.data.manual_clock.set_wall(now + jump);
-            drive.turn(&mut folding);
+            drive.run_once(&mut folding);
             assert_eq!(drive.number("set_aside"), 0, "{jump} {lasts}");
             let from = if lasts { now + jump } else { now };
             let minutes = (1..=2 * GRACE as i64).map(|minute| from + 60 * minute);
@@ -221,10 +221,10 @@ fn jumps_of_the_servers_clock_neither_end_nor_prolong_the_wait() {
                     break;
                 }
                 drive.data.manual_clock.set_wall(time);
-                drive.turn(&mut folding);
+                drive.run_once(&mut folding);
                 waited += 1;
             }
-            // A jump ahead counts as a minute at most.
+            // A jump ahead counts as at most a minute.
             let is_ten = (GRACE - 2..=GRACE).contains(&waited);
             assert!(is_ten, "{jump} {lasts}: {waited}");
             assert!(drive.data.is_folded());
@@ -233,9 +233,9 @@ fn jumps_of_the_servers_clock_neither_end_nor_prolong_the_wait() {
     }
 }
 
-/// Garbage, and the note of another version about an entry that this version can read.
+/// The notes are garbage, or are about an entry that this version can read.
 #[test]
-fn a_note_about_no_later_version_stops_no_folder() {
+fn a_wrong_note_about_a_later_version_stops_no_folder() {
     let huge = "99999999999999999999999-1 9 1 1";
     for note in ["x", "1-1", "x 9 1 1", huge, "7-7 9 1 0", "HEAD 1 NOW 0"] {
         let drive = Drive::start();
@@ -243,10 +243,10 @@ fn a_note_about_no_later_version_stops_no_folder() {
         let is_readable = note.starts_with("HEAD");
         let note = note.replace("HEAD", &drive.field("head"));
         drive.set("newer", &note.replace("NOW", &drive.data.now().to_string()));
-        assert!(told(&drive).is_none() || !is_readable);
-        drive.turn(&mut drive.folder("folder"));
+        assert!(reported(&drive).is_none() || !is_readable);
+        drive.run_once(&mut drive.folder("folder"));
         assert_eq!(drive.counted("GET /0"), (1, 1), "{note}");
-        assert_eq!((drive.data.is_folded(), told(&drive)), (true, None));
+        assert_eq!((drive.data.is_folded(), reported(&drive)), (true, None));
         assert!(drive.field("newer").is_empty() || !is_readable);
     }
 }

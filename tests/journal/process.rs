@@ -1,5 +1,5 @@
-//! A caller of the store that the scheduler polls. It runs from one call to the next, and stands still between them
-//! until the scheduler lets it go on.
+//! A caller of the store, which the scheduler polls. The caller runs until it makes a call, and does not continue
+//! before the scheduler has answered the call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,10 @@ use tower_pulse_core::task::BoxFuture;
 use crate::journal::net::{Reply, Request, Wire};
 use crate::rig::instances::{TestFlusher, TestFolder};
 
-/// The most polls from one call to the next.
+/// The most polls between two calls.
 const MAX_POLLS: usize = 100_000;
 
-/// The time in which processes sleep. It advances only when a process waits for nothing else.
+/// The clock by which processes sleep. It advances only if a process waits for nothing else.
 pub struct Sleep(Runtime);
 
 impl Sleep {
@@ -27,16 +27,16 @@ impl Sleep {
     }
 }
 
-/// Whether a future has been woken, so that it must be polled again.
-struct Flag(AtomicBool);
+/// Whether a future was woken, and must be polled again.
+struct Woken(AtomicBool);
 
-impl Wake for Flag {
+impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
-/// A future that calls the store through a wire of its own.
+/// A future that calls the store through its own wire.
 pub struct Process {
     pub name: String,
     pub wire: Wire,
@@ -46,16 +46,16 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process that flushes once per turn, and then asks whether its newest call can be read.
+    /// A process that repeatedly pauses, flushes, and asks whether its newest call can be read.
     pub fn flusher(name: &str, wire: &Wire, flusher: TestFlusher) -> Self {
         let (own, flushing) = (wire.clone(), flusher.clone());
         let process = Self::new(name, wire, async move {
             loop {
                 own.pause().await;
                 let flushed = flushing.flush().await;
-                own.slot().idle_turns += 1;
+                own.slot().idle_flushes += 1;
                 let Ok(newest) = flushed else {
-                    own.slot().idle_turns = 0;
+                    own.slot().idle_flushes = 0;
                     continue;
                 };
                 if let Some(newest) = newest {
@@ -69,17 +69,17 @@ impl Process {
         }
     }
 
-    /// The flusher of a process that flushes.
-    pub fn flushes(&self) -> &TestFlusher {
-        self.flusher.as_ref().expect("it flushes")
+    /// The flusher of the process. Panics if the process folds.
+    pub fn as_flusher(&self) -> &TestFlusher {
+        self.flusher.as_ref().expect("the process flushes")
     }
 
     /// The numbers of calls that were replayed, and of requests that were lost.
     pub fn replayed_and_lost(&self) -> (u64, u64) {
-        (self.flushes().replayed(), self.flushes().lost())
+        (self.as_flusher().replayed(), self.as_flusher().lost())
     }
 
-    /// A process that folds once per turn.
+    /// A process that repeatedly pauses and folds.
     pub fn folder(name: &str, wire: &Wire, folder: TestFolder) -> Self {
         let own = wire.clone();
         Self::new(name, wire, async move {
@@ -104,7 +104,7 @@ impl Process {
         self.wire.slot().request.is_some()
     }
 
-    /// Takes the call that the process waits for. The call may then arrive late, or never.
+    /// Takes the call that the process waits for. The caller decides whether the call reaches the store.
     pub fn take_request(&self) -> Option<Request> {
         self.wire.slot().request.take()
     }
@@ -115,11 +115,11 @@ impl Process {
         (slot.request, slot.reply) = (None, Some(reply));
     }
 
-    /// Runs until the process waits for an answer or pauses. `false` when the process has ended.
-    pub fn go(&mut self, sleep: &Sleep) -> bool {
+    /// Runs until the process waits for an answer or pauses. Returns `false` if the process has ended.
+    pub fn resume(&mut self, sleep: &Sleep) -> bool {
         self.wire.slot().is_paused = false;
-        let flag = Arc::new(Flag(AtomicBool::new(false)));
-        let waker = Waker::from(flag.clone());
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let waker = Waker::from(woken.clone());
         for _ in 0..MAX_POLLS {
             {
                 let _in_time = sleep.0.enter();
@@ -128,19 +128,19 @@ impl Process {
                     return false;
                 }
             }
-            let is_standing = {
+            let has_stopped = {
                 let slot = self.wire.slot();
                 slot.is_paused || slot.request.is_some()
             };
-            if is_standing {
+            if has_stopped {
                 return true;
             }
-            if !flag.0.swap(false, Ordering::SeqCst) {
+            if !woken.0.swap(false, Ordering::SeqCst) {
                 sleep
                     .0
                     .block_on(tokio::time::advance(Duration::from_millis(20)));
             }
         }
-        panic!("{} goes on and on without a call", self.name);
+        panic!("{} makes no call in {MAX_POLLS} polls", self.name);
     }
 }

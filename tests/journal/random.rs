@@ -4,15 +4,15 @@ use fastrand::Rng;
 
 use crate::journal::data::RedisUnderTest;
 use crate::journal::faults::{AskForHistory, Faults};
-use crate::journal::ground::TestedStore;
 use crate::journal::in_process::InProcess;
-use crate::journal::world::World;
+use crate::journal::scheduler::Scheduler;
+use crate::journal::tested_store::TestedStore;
 
 /// Schedules per run, unless `PULSE_RUNS` is set.
 const RUNS: u64 = 120;
-/// Schedules per run on a server, which takes longer, as all data is copied after each call.
+/// Schedules per run on a server, which takes longer, because all data is copied after each call.
 const RUNS_ON_A_SERVER: u64 = 60;
-/// Schedules per run in a file, which takes longer, as each is written and opened many times.
+/// Schedules per run in a file, which takes longer, because the file is written and opened many times.
 const RUNS_IN_A_FILE: u64 = 40;
 
 fn number(name: &str) -> Option<u64> {
@@ -21,13 +21,13 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }
 
-/// Runs one schedule. Returns its violations and its story.
+/// Runs one schedule. Returns its violations and its events.
 fn schedule(data: &dyn TestedStore, seed: u64) -> (Vec<String>, Vec<String>) {
     let mut rng = Rng::with_seed(seed ^ 0x5eed);
     let faults = Faults {
-        is_harsh: rng.f64() < 0.25,
-        is_torn: rng.f64() < 0.1 && data.redis().is_some(),
-        is_mixed: rng.f64() < 0.15,
+        delays_calls: rng.f64() < 0.25,
+        deletes_keys: rng.f64() < 0.1 && data.redis().is_some(),
+        has_newer_instances: rng.f64() < 0.15,
         intensity: [0.2, 0.5, 1.0][rng.usize(..3)],
         history: [
             AskForHistory::NoInstance,
@@ -36,23 +36,23 @@ fn schedule(data: &dyn TestedStore, seed: u64) -> (Vec<String>, Vec<String>) {
         ][rng.usize(..3)],
     };
     let steps = [40, 100, 200, 400, 600][rng.usize(..5)];
-    let mut world = World::new(data, seed, faults);
-    world.run(steps);
-    (world.violations, world.story)
+    let mut scheduler = Scheduler::new(data, seed, faults);
+    scheduler.run(steps);
+    (scheduler.violations, scheduler.events)
 }
 
 #[test]
-fn every_request_counts_once_whatever_happens() {
+fn every_request_counts_once_on_a_server() {
     run_schedules(&RedisUnderTest::start(), RUNS_ON_A_SERVER);
 }
 
 #[test]
-fn every_request_counts_once_in_memory_too() {
+fn every_request_counts_once_in_memory() {
     run_schedules(&InProcess::in_memory(), RUNS);
 }
 
 #[test]
-fn every_request_counts_once_in_a_file_too() {
+fn every_request_counts_once_in_a_file() {
     run_schedules(&InProcess::in_file(), RUNS_IN_A_FILE);
 }
 
@@ -64,14 +64,15 @@ fn run_schedules(data: &dyn TestedStore, runs: u64) {
             number("PULSE_RUNS").unwrap_or(runs),
         ),
     };
-    let mut bad = Vec::new();
+    let mut all_violations = Vec::new();
     for seed in first..first + runs {
-        let (violations, story) = schedule(data, seed);
-        if runs == 1 || !violations.is_empty() && bad.is_empty() {
-            eprintln!("{}", story.join("\n"));
+        let (violations, events) = schedule(data, seed);
+        if runs == 1 || !violations.is_empty() && all_violations.is_empty() {
+            eprintln!("{}", events.join("\n"));
         }
         let violations = violations.iter();
-        bad.extend(violations.map(|violation| format!("PULSE_SEED={seed}: {violation}")));
+        all_violations
+            .extend(violations.map(|violation| format!("PULSE_SEED={seed}: {violation}")));
     }
-    assert!(bad.is_empty(), "{bad:#?}");
+    assert!(all_violations.is_empty(), "{all_violations:#?}");
 }

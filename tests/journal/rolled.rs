@@ -1,27 +1,27 @@
-//! Ended slices are added to the coarser tiers once, also if a folder is interrupted half-way.
+//! Ended slices are added to the coarser tiers once, even if a folder is interrupted.
 
 use tower_pulse_model::tier::WIDTHS;
 
 use crate::journal::drive::{Drive, contexts};
 use crate::journal::net::Request;
-use crate::journal::step::is_of_roll_up;
+use crate::journal::step::is_roll_up_step;
 
-/// Enough contexts for several steps of rolling up.
+/// Enough contexts for several steps of a roll-up.
 const CONTEXTS: usize = 250;
 
 fn is_roll_up(request: &Request) -> bool {
-    matches!(request, Request::Fold(step) if is_of_roll_up(step))
+    matches!(request, Request::Fold(step) if is_roll_up_step(step))
 }
 
-/// A minute that has ended, with a request of each context in it and another one in the journal.
+/// A store in which a minute with a request of each context has ended. The journal has another request of each context.
 fn with_an_ended_minute() -> (Drive, Vec<String>) {
     let drive = Drive::start();
     let names = contexts(CONTEXTS);
     let mut flushing = drive.flusher();
     drive.send(&mut flushing, &names);
     let mut folding = drive.folder("before");
-    drive.turn(&mut folding);
-    drive.pass(90);
+    drive.run_once(&mut folding);
+    drive.advance(90);
     drive.send(&mut flushing, &names);
     drive.free_lease();
     (drive, names)
@@ -50,16 +50,16 @@ fn another_folder_completes_a_roll_up_that_was_interrupted() {
     }
     assert_eq!(steps, 4);
     drive.assert_counted(&some, &WIDTHS, 2);
-    drive.pass(90);
+    drive.advance(90);
     // Requests in a minute that is rolled up, and in the open minute.
     let mut flushing = drive.flusher();
-    flushing.flushes().add(drive.batch_at(&names, -180));
+    flushing.as_flusher().add(drive.batch_at(&names, -180));
     drive.send(&mut flushing, &names);
-    drive.turn(&mut second);
+    drive.run_once(&mut second);
     drive.assert_counted(&names, &WIDTHS, 4);
 }
 
-/// Records say which slices are part of them, so that rolling up does not depend on the state.
+/// Records store up to which time they contain slices, so that a roll-up does not depend on the state.
 #[test]
 fn a_state_deleted_during_a_roll_up_costs_no_folded_request() {
     let (drive, names) = with_an_ended_minute();
@@ -68,9 +68,9 @@ fn a_state_deleted_during_a_roll_up_costs_no_folded_request() {
     drive.deliver(&first);
     drive.delete("pulse:state");
     drive.delete("pulse:journal");
-    drive.pass(1);
+    drive.advance(1);
     drive.append(&names);
     drive.take_over();
-    // Only the requests in the journal are gone.
+    // Only the requests in the journal are lost.
     drive.assert_counted(&names, &WIDTHS, 2);
 }

@@ -6,10 +6,10 @@ use tower_pulse_core::store::journal::{Acquired, FoldStep, Step};
 use tower_pulse_model::round::partition;
 
 use crate::journal::drive::{Drive, contexts};
-use crate::journal::ground::TestedStore;
 use crate::journal::net::{Reply, Request};
 use crate::journal::process::Process;
 use crate::journal::step::{is_fold, partitions};
+use crate::journal::tested_store::TestedStore;
 
 fn step_of(request: Option<Request>) -> FoldStep {
     match request {
@@ -27,7 +27,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
 
     let (mut frozen, mut other) = (drive.folder("frozen"), drive.folder("other"));
     let first = step_of(drive.until(&mut frozen, is_fold));
-    assert!(first.done.is_some(), "the round has one step only");
+    assert!(first.done.is_some(), "the round has only one step");
     drive.deliver(&frozen);
     let second = step_of(drive.until(&mut frozen, is_fold));
 
@@ -62,14 +62,14 @@ fn a_folder_that_takes_over_finishes_the_round() {
     assert_eq!(written, expected, "each partition once");
     assert_eq!(drive.counted(&names[7]), (1, 1));
 
-    // The frozen folder does no harm when it goes on.
+    // When the frozen folder continues, its step has no effect.
     assert_eq!(second.round_end, first.round_end);
     let Reply::Fold(Step::Stale(_)) = drive.deliver(&frozen) else {
         panic!("a step under an old version");
     };
-    drive.turn(&mut frozen);
-    drive.turn(&mut other);
-    drive.turn(&mut frozen);
+    drive.run_once(&mut frozen);
+    drive.run_once(&mut other);
+    drive.run_once(&mut frozen);
     drive.assert_counted(&names, &[3_600], 2);
     assert!(drive.data.is_folded());
 }
@@ -82,7 +82,7 @@ fn a_step_that_arrives_again_takes_effect_once() {
     let mut folding = drive.folder("folder");
     let mut steps = Vec::new();
     while let Some(request) = drive.until(&mut folding, is_fold) {
-        // The step takes effect, but its answer is lost; the folder sends it again; then copies arrive late.
+        // The step takes effect, but its answer is lost. The folder sends the step again. Then copies arrive late.
         let Ok(Reply::Fold(Step::Done(()))) = drive.data.run(&request) else {
             panic!("the first time");
         };
@@ -106,23 +106,23 @@ fn a_step_that_arrives_again_takes_effect_once() {
     assert!(drive.data.is_folded());
 }
 
-/// The database for a snapshot.
+/// The number of a snapshot.
 const SNAPSHOT: usize = 1;
 
 #[test]
-fn an_entry_of_another_history_is_not_folded_although_it_has_the_same_offset() {
+fn another_entry_at_the_same_offset_is_not_folded() {
     let drive = Drive::start();
     let names = contexts(1);
     let (mut losing, mut other) = (drive.flusher(), drive.flusher());
-    // Both instances have said hello before the failover takes back the calls of the first one.
+    // Both instances call `hello` before the failover, which loses the calls of the first instance.
     for flushing in [&mut losing, &mut other] {
-        drive.turn(flushing);
+        drive.run_once(flushing);
     }
     let mut folding = drive.folder("folder");
     drive.until_append(&mut losing, &names);
     drive.until(&mut folding, |request| matches!(request, Request::Read(..)));
     drive.data.save(SNAPSHOT);
-    drive.turn(&mut losing);
+    drive.run_once(&mut losing);
     let step = step_of(drive.until(&mut folding, is_fold));
 
     drive.data.restore(SNAPSHOT);
@@ -133,15 +133,15 @@ fn an_entry_of_another_history_is_not_folded_although_it_has_the_same_offset() {
     let reply = drive.deliver(&folding);
     assert!(matches!(reply, Reply::Fold(Step::Absent)), "{reply:?}");
     for _ in 0..2 {
-        drive.turn(&mut losing);
-        drive.turn(&mut folding);
+        drive.run_once(&mut losing);
+        drive.run_once(&mut folding);
     }
     assert_eq!(drive.counted(&names[0]), (2, 2));
     assert_eq!(losing.replayed_and_lost(), (1, 0));
 }
 
 #[test]
-fn a_failover_between_two_reads_of_a_round_ends_it() {
+fn a_failover_between_two_reads_of_a_round_ends_the_round() {
     let drive = Drive::start();
     let names = contexts(1);
     let (mut losing, mut other) = (drive.flusher(), drive.flusher());
@@ -156,7 +156,7 @@ fn a_failover_between_two_reads_of_a_round_ends_it() {
     drive.until_append(&mut losing, &names);
     read(&mut folding);
     drive.data.save(SNAPSHOT);
-    drive.turn(&mut losing);
+    drive.run_once(&mut losing);
     drive.send(&mut losing, &names);
     drive.deliver(&folding);
     read(&mut folding);
@@ -167,10 +167,10 @@ fn a_failover_between_two_reads_of_a_round_ends_it() {
         drive.send(&mut other, &contexts(9));
     }
     for _ in 0..2 {
-        drive.turn(&mut folding);
-        drive.turn(&mut losing);
+        drive.run_once(&mut folding);
+        drive.run_once(&mut losing);
     }
-    drive.turn(&mut folding);
+    drive.run_once(&mut folding);
     assert_eq!(drive.counted(&names[0]), (5, 5));
     assert_eq!(losing.replayed_and_lost(), (2, 0));
 }

@@ -1,4 +1,4 @@
-//! Single calls, in states that random schedules hardly ever reach.
+//! Single calls, in states that random schedules rarely reach.
 
 use redis::cmd;
 use tower_pulse_core::store::journal::{Acquired, Amendment, Entry, Journal, Progress, Step};
@@ -9,10 +9,10 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::round::partition;
 
 use crate::journal::drive::{Drive, LEASE, contexts};
-use crate::journal::foreign::is_told;
-use crate::journal::ground::TestedStore;
+use crate::journal::foreign::has_warning;
 use crate::journal::net::{Amending, Reply, Request};
 use crate::journal::step::{is_fold, partitions};
+use crate::journal::tested_store::TestedStore;
 use crate::rig::lua::script;
 use crate::stores::fixture::NOW;
 
@@ -24,7 +24,7 @@ const MAX_ASIDE: usize = 100;
 const RECORDS_AT_ONCE: usize = 500;
 const WEEK: i64 = 7 * 86_400;
 
-/// A journal with some calls of one request each.
+/// A journal with `calls` calls of one request each.
 fn journal_of(calls: usize) -> Drive {
     let drive = Drive::start();
     let mut flushing = drive.flusher();
@@ -76,7 +76,7 @@ fn each_call_of_a_folder_prolongs_its_lease() {
     ];
     for is_next in calls {
         let request = drive.until(&mut folding, is_next).unwrap();
-        // Frees the lease, as if it had expired. This is harmless while no other instance acquires it.
+        // Frees the lease, as if it had expired. The folder continues, because no other instance acquires the lease.
         drive.free_lease();
         drive.deliver(&folding);
         let left: i64 = drive.data.query(cmd("PTTL").arg(LEASE));
@@ -99,7 +99,7 @@ fn the_answer_to_a_repeated_call_is_a_position_at_or_after_it() {
     assert!(again.folded < again.position);
 }
 
-/// The instance has never appended, so it has no fence in either generation that could tell them apart.
+/// The instance has never appended, so neither generation has a fence of the instance.
 #[test]
 fn the_first_call_of_an_instance_is_not_appended_in_another_generation() {
     let drive = journal_of(1);
@@ -112,9 +112,9 @@ fn the_first_call_of_an_instance_is_not_appended_in_another_generation() {
     assert_eq!(drive.entries(), 0);
 }
 
-/// A failover can take back another instance's call, and keep the offset and the time of the calls after it.
+/// If a failover loses another instance's call, later calls may get the same offset and time as before.
 #[test]
-fn the_id_of_an_entry_commits_to_the_entries_before_it() {
+fn the_id_of_an_entry_depends_on_the_entries_before_it() {
     const SNAPSHOT: usize = 1;
     let drive = Drive::start();
     let [lost, other, last] =
@@ -142,11 +142,11 @@ fn a_full_journal_accepts_calls_again_when_it_is_folded() {
     let (mut calls, mut full_at) = (0, 0);
     for _ in 0..2 {
         loop {
-            assert!(calls < JOURNAL_BYTES, "it is never full");
+            assert!(calls < JOURNAL_BYTES, "the journal is never full");
             drive.until_append(&mut flushing, &contexts(1));
             calls += 1;
             let is_full = matches!(drive.deliver(&flushing), Reply::Append(Appended::Full));
-            drive.turn(&mut flushing);
+            drive.run_once(&mut flushing);
             if is_full {
                 break;
             }
@@ -156,12 +156,12 @@ fn a_full_journal_accepts_calls_again_when_it_is_folded() {
         assert!((full_at + JOURNAL_BYTES..full_at + 2 * JOURNAL_BYTES).contains(&head));
         full_at = head;
         for _ in 0..2 {
-            drive.turn(&mut folding);
+            drive.run_once(&mut folding);
         }
         assert_eq!(drive.number("trimmed"), full_at);
     }
-    drive.turn(&mut flushing);
-    drive.turn(&mut folding);
+    drive.run_once(&mut flushing);
+    drive.run_once(&mut folding);
     assert_eq!(drive.counted("GET /0"), (calls, calls));
 }
 
@@ -201,7 +201,7 @@ fn a_read_under_another_version_has_no_effect() {
         );
         assert!(is_stale, "{reply:?}");
         let lease: Option<String> = drive.data.query(cmd("GET").arg(LEASE));
-        assert_eq!(lease, None, "it is another folder's");
+        assert_eq!(lease, None, "the read acquires the lease");
     }
 }
 
@@ -212,8 +212,8 @@ fn a_folder_that_takes_over_learns_which_slices_are_rolled_up() {
     let mut folding = drive.folder("folder");
     for _ in 0..3 {
         drive.send(&mut flushing, &contexts(1));
-        drive.turn(&mut folding);
-        drive.pass(90);
+        drive.run_once(&mut folding);
+        drive.advance(90);
     }
     drive.free_lease();
     let rolled = acquire(&drive, "v").rolled;
@@ -223,7 +223,7 @@ fn a_folder_that_takes_over_learns_which_slices_are_rolled_up() {
 }
 
 #[test]
-fn a_hole_is_closed_only_over_entries_that_are_gone() {
+fn a_hole_is_closed_only_if_its_entries_are_missing() {
     let drive = journal_of(2);
     acquire(&drive, "v1");
     let before = drive.data.state();
@@ -249,9 +249,9 @@ fn a_hole_is_closed_only_over_entries_that_are_gone() {
     );
 }
 
-/// Entries that were appended after the round was begun are folded once, in the next round.
+/// Entries that were appended after the beginning of the round are folded once, in the next round.
 #[test]
-fn a_round_whose_entries_are_gone_is_dropped_alone() {
+fn a_round_whose_entries_are_missing_is_dropped_alone() {
     let drive = Drive::start();
     let names = contexts(120);
     let mut flushing = drive.flusher();
@@ -260,7 +260,7 @@ fn a_round_whose_entries_are_gone_is_dropped_alone() {
     let Some(Request::Fold(first)) = drive.until(&mut dead, is_fold) else {
         panic!("there is an entry");
     };
-    assert!(first.done.is_some(), "the round has one step only");
+    assert!(first.done.is_some(), "the round has only one step");
     drive.deliver(&dead);
     drive.send(&mut flushing, &names);
     let end = first.round_end.unwrap();
@@ -280,7 +280,7 @@ fn a_round_whose_entries_are_gone_is_dropped_alone() {
     assert_eq!(drive.field("upto") + &drive.field("done"), "");
     assert_eq!(drive.number("hole"), end.offset);
     for _ in 0..2 {
-        drive.turn(&mut next);
+        drive.run_once(&mut next);
     }
     assert!(drive.data.is_folded());
     let is_done = |name: &String| partitions(&first).contains(&partition(name));
@@ -289,7 +289,8 @@ fn a_round_whose_entries_are_gone_is_dropped_alone() {
     drive.assert_counted(&others, &[3_600], 1);
 }
 
-/// The folder reads fences page by page, and removes the old ones of a page by a script that is called directly here.
+/// The folder reads fences page by page, and then removes the old fences of a page by a script. This test calls the
+/// script directly.
 #[test]
 fn a_fence_that_has_changed_since_it_was_read_stays() {
     let drive = journal_of(1);
@@ -337,7 +338,7 @@ fn an_entry_is_set_aside_once() {
 }
 
 #[test]
-fn the_newest_hundred_entries_that_were_set_aside_stay() {
+fn the_newest_hundred_entries_that_were_set_aside_are_kept() {
     let drive = journal_of(1);
     acquire(&drive, "0");
     let entries = read(&drive, "0", 1);
@@ -350,12 +351,12 @@ fn the_newest_hundred_entries_that_were_set_aside_stay() {
 }
 
 #[test]
-fn the_state_says_since_when_entries_wait() {
+fn the_state_has_the_time_since_which_entries_wait() {
     let drive = Drive::start();
     let mut flushing = drive.flusher();
     let mut append = || {
         drive.send(&mut flushing, &contexts(1));
-        drive.pass(10);
+        drive.advance(10);
     };
     append();
     append();
@@ -368,7 +369,7 @@ fn the_state_says_since_when_entries_wait() {
     assert_eq!(drive.field("oldest"), (NOW + 10).to_string());
     assert_eq!(drive.field("upto") + &drive.field("done"), "");
     for _ in 0..2 {
-        drive.turn(&mut folding);
+        drive.run_once(&mut folding);
     }
     assert_eq!(drive.field("oldest"), "");
 }
@@ -381,19 +382,19 @@ fn a_step_writes_more_records_than_one_command_holds() {
     let names = names.filter(|name| partition(name) == 0);
     let names: Vec<String> = names.take(2 * RECORDS_AT_ONCE + 1).collect();
     drive.append(&names);
-    drive.turn(&mut drive.folder("folder"));
+    drive.run_once(&mut drive.folder("folder"));
     assert!(drive.data.is_folded());
     let minute = format!("pulse:r1:60:{NOW}");
     let fields: usize = drive.data.query(cmd("HLEN").arg(minute));
-    assert_eq!(fields, names.len() + 1, "with that of <all>");
+    assert_eq!(fields, names.len() + 1, "with the record of <all>");
 }
 
 #[test]
-fn each_instance_hears_the_same_of_a_generation() {
+fn each_instance_gets_the_same_answer_about_a_generation() {
     let drive = Drive::start();
     let first = hello(&drive);
     assert_eq!((first.age, first.is_fresh), (0, true));
-    drive.pass(90);
+    drive.advance(90);
     let second = hello(&drive);
     assert_eq!(second.id, first.id);
     assert_eq!((second.age, second.is_fresh), (90, true));
@@ -428,22 +429,23 @@ fn a_journal_without_its_state_is_set_aside_for_a_week() {
 
 /// An empty stream remembers its last id, which is beyond the first offsets of a new generation.
 #[test]
-fn an_empty_journal_without_its_state_is_begun_again() {
+fn an_empty_journal_without_its_state_begins_again() {
     let drive = journal_of(9);
-    drive.turn(&mut drive.folder("folder"));
+    drive.run_once(&mut drive.folder("folder"));
     assert_eq!(drive.entries(), 0);
     drive.delete("pulse:state");
     drive.free_lease();
     drive.append(&contexts(1));
-    // The call finds a stream that accepts its id, as a new stream would.
-    assert!(!is_told(&drive));
-    drive.turn(&mut drive.folder("folder"));
+    // The stream accepts the id of the call, like a new stream.
+    assert!(!has_warning(&drive));
+    drive.run_once(&mut drive.folder("folder"));
     assert_eq!(drive.counted("GET /0"), (10, 10));
 }
 
-/// While the state is away, requests are acknowledged. They are counted after it comes back.
+/// While the state has another name, requests are acknowledged. After the state is back, each of these requests is
+/// counted, lost or set aside.
 #[test]
-fn a_state_that_comes_back_counts_what_was_appended_to_another_one() {
+fn requests_of_another_state_are_counted_when_the_first_state_is_back() {
     let drive = Drive::start();
     let mut flushing = drive.flusher();
     let rename = |from: &str, to: &str| {
@@ -455,13 +457,13 @@ fn a_state_that_comes_back_counts_what_was_appended_to_another_one() {
     drive.send(&mut flushing, &contexts(1));
     drive.take_over();
     drive.send(&mut flushing, &contexts(1));
-    assert_eq!(drive.entries(), 1, "it is not folded");
+    assert_eq!(drive.entries(), 1, "the entry is not folded");
     rename("away", "pulse:state");
     drive.send(&mut flushing, &contexts(1));
     for _ in 0..2 {
         drive.take_over();
         let (hits, recorded) = drive.counted("GET /0");
-        let lost = flushing.flushes().lost();
+        let lost = flushing.as_flusher().lost();
         assert_eq!((hits, recorded), (3 - lost, hits));
         assert_eq!(hits + lost + drive.number("set_aside"), 4, "of 4 requests");
     }

@@ -1,17 +1,18 @@
-//! Stamps in the future, made while the server's clock was ahead. They count as the time at which they are read.
+//! Stamps are the times at which entries were appended. A stamp in the future, from a moment when the server's clock
+//! was ahead, counts as the time at which a folder reads the entry.
 
 use tower_pulse_model::pack::from_hex;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::{RolledUp, WIDTHS};
 
 use crate::journal::drive::{Drive, contexts};
-use crate::journal::ground::TestedStore;
 use crate::journal::net::Request;
 use crate::journal::step::is_fold;
+use crate::journal::tested_store::TestedStore;
 use crate::stores::fixture::NOW;
 
 const DAY: i64 = 86_400;
-/// Further ahead than the widest window reaches back.
+/// Longer than the widest window.
 const YEAR: i64 = 365 * DAY;
 
 fn set_clock(drive: &Drive, time: i64) {
@@ -24,7 +25,7 @@ fn rolled_until(drive: &Drive) -> i64 {
 }
 
 #[test]
-fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
+fn a_stamp_in_the_future_removes_no_other_sample_from_the_windows() {
     for ahead in [3 * HOUR, DAY, 3 * DAY, YEAR] {
         let drive = Drive::start();
         let names = contexts(2);
@@ -35,38 +36,38 @@ fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
         drive.send(&mut flushing, &names);
         set_clock(&drive, NOW);
         drive.send(&mut flushing, &names);
-        drive.turn(&mut folding);
+        drive.run_once(&mut folding);
         drive.assert_counted(&names, &WIDTHS, 3);
         let until = rolled_until(&drive);
         assert!(until <= NOW + HOUR, "{ahead}: {until}");
         // Later minutes are rolled up as usual.
         for calls in 4..7 {
-            drive.pass(90);
+            drive.advance(90);
             drive.send(&mut flushing, &names);
-            drive.turn(&mut folding);
+            drive.run_once(&mut folding);
             drive.assert_counted(&names, &WIDTHS, calls);
         }
         assert_eq!((drive.number("late"), drive.number("skewed")), (0, 0));
     }
 }
 
-/// A sample lies two hours ahead when its round is begun. Another folder finishes the round an hour later.
+/// A sample is two hours in the future when its round begins. Another folder finishes the round an hour later.
 #[test]
-fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
+fn both_folders_of_a_round_handle_a_stamp_in_the_future_alike() {
     let drive = Drive::start();
     let names = contexts(120);
     let mut flushing = drive.flusher();
     set_clock(&drive, NOW + DAY);
-    flushing.flushes().add(drive.batch(&names));
-    flushing.flushes().add(drive.batch_at(&names, 2 * HOUR));
-    drive.turn(&mut flushing);
+    flushing.as_flusher().add(drive.batch(&names));
+    flushing.as_flusher().add(drive.batch_at(&names, 2 * HOUR));
+    drive.run_once(&mut flushing);
     set_clock(&drive, NOW);
     let mut dead = drive.folder("dead");
     let step = drive.until(&mut dead, is_fold);
     let has_more = matches!(step, Some(Request::Fold(step)) if step.done.is_some());
-    assert!(has_more, "the round has one step only");
+    assert!(has_more, "the round has only one step");
     drive.deliver(&dead);
-    drive.pass(HOUR as u64);
+    drive.advance(HOUR as u64);
     drive.take_over();
     assert!(drive.data.is_folded());
     drive.assert_counted(&names, &[3_600], 1);
@@ -75,18 +76,18 @@ fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
 
 /// The clock is ahead when an entry is appended, and also when it is folded.
 #[test]
-fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {
+fn an_end_of_the_roll_up_in_the_future_is_reset_and_no_sample_is_lost() {
     for ahead in [DAY, YEAR] {
         let drive = Drive::start();
         let names = contexts(2);
         let mut flushing = drive.flusher();
         drive.send(&mut flushing, &names);
-        drive.turn(&mut drive.folder("before"));
+        drive.run_once(&mut drive.folder("before"));
         set_clock(&drive, NOW + ahead);
         let mut batch = drive.batch(&[]);
         batch.count(&"sales".into(), NOW, 1);
-        flushing.flushes().add(batch);
-        drive.turn(&mut flushing);
+        flushing.as_flusher().add(batch);
+        drive.run_once(&mut flushing);
         drive.take_over();
         assert!(rolled_until(&drive) > NOW + ahead - 120);
         set_clock(&drive, NOW);
@@ -101,9 +102,9 @@ fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {
         let mut folding = drive.folder("later");
         // The clock passes `until`. From then on, slices are rolled up as they end.
         for seconds in [3_000; 10].into_iter().chain([90]) {
-            drive.pass(seconds);
+            drive.advance(seconds);
             drive.send(&mut flushing, &names);
-            drive.turn(&mut folding);
+            drive.run_once(&mut folding);
         }
         let now = drive.data.now();
         let until = rolled_until(&drive);

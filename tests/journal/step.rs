@@ -9,8 +9,8 @@ use tower_pulse_model::round::partition;
 
 use crate::journal::net::Request;
 
-/// Whether a step rolls up: it writes records, and folds no entry.
-pub fn is_of_roll_up(step: &FoldStep) -> bool {
+/// Whether a step is of a roll-up: it writes records, and folds no entry.
+pub fn is_roll_up_step(step: &FoldStep) -> bool {
     let has_records =
         |fields: &FieldWrites| fields.table.slice().is_some() && !fields.set.is_empty();
     step.round_end.is_none() && step.fields.iter().any(has_records)
@@ -21,7 +21,7 @@ pub fn is_fold(request: &Request) -> bool {
     matches!(request, Request::Fold(step) if step.round_end.is_some())
 }
 
-/// The partitions of the contexts that a step adds to, and that of `<all>` where it adds late samples.
+/// The partitions of the contexts to which a step adds. If the step adds late samples, also the partition of `<all>`.
 pub fn partitions(step: &FoldStep) -> BTreeSet<usize> {
     let contexts = step.additions.statistics.iter();
     let names = contexts.map(|added| partition(&added.context.name));

@@ -15,7 +15,7 @@ use tower_pulse_model::outcome::Outcome;
 
 use super::{assert_counts, context, counts, expected, outcome, pulse, send};
 
-/// A body of three parts. The clock advances by 10 ms before each.
+/// A body of three parts. The clock advances by 10 ms before each part.
 fn slow_body(hand: ManualClock) -> Body {
     Body::from_stream(stream::unfold(0, move |i| {
         let hand = hand.clone();
@@ -66,7 +66,7 @@ async fn a_dropped_body_is_aborted() {
 /// A server drops three kinds of bodies without reading their end: bodies that must not be sent, that have reached
 /// their promised length, or whose trailers were sent.
 #[tokio::test]
-async fn a_body_that_is_delivered_without_an_end_is_complete() {
+async fn a_body_that_is_dropped_after_its_content_is_complete() {
     for (method, status) in [
         ("HEAD", StatusCode::OK),
         ("GET", StatusCode::NOT_MODIFIED),

@@ -63,7 +63,7 @@ async fn requests_without_a_route_share_one_context() {
 
 /// Requests and timers together reach `max_contexts` in any order, but never exceed it.
 #[tokio::test]
-async fn timers_count_towards_the_maximum() {
+async fn timers_count_towards_the_maximum_of_contexts() {
     for timers_first in [false, true] {
         let (pulse, _hand) = pulse_with(|builder| builder.max_contexts(4));
         let app = (0..5).fold(Router::new(), |app, i| app.route(&format!("/{i}"), get(ok)));
@@ -78,7 +78,7 @@ async fn timers_count_towards_the_maximum() {
             }
         }
         let found = snapshot(&pulse).await.contexts.into_iter();
-        let mut found: Vec<_> = found.map(|of| (of.context, of.kind)).collect();
+        let mut found: Vec<_> = found.map(|row| (row.context, row.kind)).collect();
         found.retain(|(name, _)| !name.ends_with("<overflow>"));
         let http = ["GET /0", "GET /1"].map(|name| (name.to_owned(), Kind::Http));
         let timers = ["job 0", "job 1"].map(|name| (name.to_owned(), Kind::Timer));
@@ -98,7 +98,7 @@ async fn path_only_contexts_have_no_method() {
 }
 
 #[tokio::test]
-async fn the_users_function_decides_and_none_is_not_recorded() {
+async fn the_users_function_names_a_context_or_leaves_a_request_out() {
     let (pulse, _hand) = pulse();
     let by_tenant = || {
         pulse.layer().context(|head| {
@@ -126,7 +126,7 @@ async fn a_layer_applied_twice_counts_once() {
         .route("/x", get(ok))
         .layer(one.layer())
         .layer(one.layer().until_body_end());
-    // Two more layers surround the inner ones: one of another pulse, which also counts, and one of the same pulse.
+    // Two more layers surround the inner layers: a layer of the other pulse, and a layer of the same pulse.
     let app = Router::new()
         .nest("/in", inner)
         .route("/y", get(ok))

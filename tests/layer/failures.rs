@@ -22,7 +22,6 @@ use tower_pulse_model::tally::{MAX_CODES, MAX_KINDS};
 use super::slow_requests::listed;
 use super::{context, pulse, pulse_with, request, send, snapshot};
 
-/// The sums of a context.
 async fn sums(pulse: &Pulse, name: &str) -> Aggregate {
     context(pulse, name).await.hour.unwrap().aggregate
 }
@@ -39,7 +38,7 @@ fn kinds(sums: &Aggregate) -> Vec<(&str, u64)> {
 async fn failures(pulse: &Pulse, context: &str) -> Vec<Failure> {
     let listed = listed(pulse, Some(context)).await;
     let failed = listed.failed();
-    failed.map(|one| one.failure.clone().unwrap()).collect()
+    failed.map(|row| row.failure.clone().unwrap()).collect()
 }
 
 /// A router that answers with the status in the path, and with a failure.
@@ -59,7 +58,7 @@ fn failing(pulse: &Pulse, until_body_end: bool) -> Router {
 }
 
 #[tokio::test]
-async fn a_failure_is_counted_whatever_the_status_and_listed_with_errors() {
+async fn a_failure_is_counted_with_any_status_and_listed_with_errors() {
     for until_body_end in [false, true] {
         let (pulse, _hand) = pulse();
         let app = failing(&pulse, until_body_end);
@@ -137,7 +136,7 @@ async fn each_response_counts_by_its_code() {
 }
 
 #[tokio::test]
-async fn the_last_failure_of_a_timer_is_that_of_its_request() {
+async fn a_failed_request_without_its_own_failure_has_the_last_of_its_timers() {
     let (pulse, _hand) = pulse();
     let inner = pulse.clone();
     let handler = move |Path(case): Path<String>| {
@@ -199,7 +198,7 @@ async fn a_panic_is_the_failure_of_its_request_and_the_earlier_hook_runs_too() {
     let (pulse, _hand) = pulse_with(|builder| builder.record_panics());
     let (outer, _) = super::pulse();
     let inner = pulse.clone();
-    // The panic of a task that is spawned is not that of its request.
+    // A panic of a spawned task is not the failure of the request.
     let spawning = move || {
         let pulse = inner.clone();
         async move {

@@ -1,4 +1,4 @@
-//! The requests in flight of single paths, and the paths that hang.
+//! The requests in flight of each path, and the paths that hang.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ async fn a_route_that_never_ends_hangs(configure: impl FnOnce(Builder) -> Builde
         .layer(pulse.layer());
     send(&app, "GET", "/stuck").await;
     is_stuck.store(true, Ordering::Relaxed);
-    // Nothing has happened for an hour, so nothing hangs.
+    // No request was in flight for an hour, so no path hangs.
     assert_eq!(hanging(&after(&pulse, &hand, 3_600).await), []);
     let call = || Box::pin(app.clone().oneshot(request("GET", "/stuck")));
     let mut calls: Vec<_> = (0..12).map(|_| call()).collect();
@@ -80,7 +80,7 @@ async fn a_route_that_never_ends_hangs(configure: impl FnOnce(Builder) -> Builde
     let changes = after(&pulse, &hand, 180).await;
     assert_eq!(hanging(&changes), [(STUCK, 12, 240)]);
 
-    // One request ends after 241 s. Twice as long is not unusual from now on.
+    // One request ends after 241 s. From now on, a path hangs after more than twice this time.
     drop(calls.pop());
     assert_eq!(hanging(&after(&pulse, &hand, 1).await), []);
     assert_eq!(hanging(&after(&pulse, &hand, 480).await), []);
@@ -102,7 +102,7 @@ async fn a_route_that_never_ends_hangs_after_a_minute() {
 }
 
 #[tokio::test]
-async fn a_route_hangs_too_if_details_are_kept() {
+async fn a_route_hangs_also_if_request_paths_are_kept() {
     a_route_that_never_ends_hangs(|builder| builder.keep_request_paths(true)).await;
 }
 

@@ -1,4 +1,4 @@
-//! The layer and the timers, with the memory store: the context and the outcome of a request, which is counted once.
+//! The layer and the timers, with the store in memory.
 
 mod bodies;
 mod contexts;
@@ -45,7 +45,6 @@ fn pulse_with(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock
     (builder.build().unwrap(), hand)
 }
 
-/// A handler.
 async fn ok() -> &'static str {
     "ok"
 }
@@ -73,7 +72,8 @@ async fn counts(pulse: &Pulse) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Sends requests, each a method and a path, and asserts how many each context has since the pulse was built.
+/// Sends requests, each a method and a path, and asserts how many requests each context has since the pulse was
+/// built.
 async fn assert_counts<const N: usize>(
     pulse: &Pulse,
     app: &Router,

@@ -13,7 +13,7 @@ fn shop() -> Router {
 }
 
 #[tokio::test]
-async fn requests_are_counted_once_and_those_of_the_mount_never_in_any_order_of_merging() {
+async fn in_any_order_of_merging_requests_count_once_and_the_mounts_never() {
     for order in 0..6 {
         let (pulse, _hand) = pulse();
         let admin = pulse.mount("/admin/pulse", Access::open());
@@ -47,7 +47,7 @@ async fn requests_are_counted_once_and_those_of_the_mount_never_in_any_order_of_
 }
 
 #[tokio::test]
-async fn the_mount_takes_no_place_of_a_context() {
+async fn requests_to_the_mount_do_not_count_towards_max_contexts() {
     let (log, _guard) = Log::start();
     let (pulse, _hand) = pulse_with(|builder| builder.max_contexts(1));
     let admin = pulse.mount("/admin/pulse", Access::open());
@@ -58,7 +58,7 @@ async fn the_mount_takes_no_place_of_a_context() {
 }
 
 #[tokio::test]
-async fn a_mount_elsewhere_leaves_the_routes_of_the_same_path_alone() {
+async fn routes_below_the_path_of_another_listeners_mount_are_recorded() {
     let (pulse, _hand) = pulse();
     let page = || get(|| async { "page" });
     let app: Router = Router::new()
@@ -71,7 +71,7 @@ async fn a_mount_elsewhere_leaves_the_routes_of_the_same_path_alone() {
                 .layer(pulse.layer()),
         )
         .layer(pulse.layer());
-    // The router of another listener.
+    // This router is served by another listener.
     let operators: Router = pulse.mount("/admin", Access::open());
     for path in ["/admin/users", "/admin", "/api/admin/items"] {
         assert_eq!(send(&app, "GET", path).await.status(), 200);

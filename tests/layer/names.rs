@@ -1,5 +1,5 @@
-//! Several layers of one `Pulse` around a request: the outermost measures it, the innermost names it,
-//! and it is counted once.
+//! Several layers of one `Pulse` around a request: the outermost layer measures the request, and the innermost layer
+//! names it.
 
 use std::convert::Infallible;
 
@@ -103,7 +103,7 @@ async fn templates_of_a_nested_service_count_where_the_outer_layer_sees_none() {
 }
 
 #[tokio::test]
-async fn an_inner_layer_does_not_record_what_an_outer_one_ignores() {
+async fn an_inner_layer_does_not_record_requests_that_an_outer_layer_ignores() {
     let (pulse, _hand) = pulse_with(|builder| builder.ignore(["/static/*"]));
     let app = Router::new()
         .route("/", get(ok))

@@ -9,11 +9,11 @@ use futures_util::FutureExt;
 use http::{Request, Response};
 use tower::{Service, ServiceBuilder, ServiceExt};
 
-use super::request_timers::{after, app, assert_nothing_is_left, assert_timers, sums_of, timers};
+use super::request_timers::{after, app, assert_no_request_left, assert_timers, sums_of, timers};
 use super::{context, counts, pulse, send};
 
 #[tokio::test]
-async fn of_two_layers_the_context_of_the_request_counts() {
+async fn with_two_layers_timers_count_under_the_context_of_the_request() {
     let (pulse, hand) = pulse();
     let (inner, clock) = (pulse.clone(), hand.clone());
     let handler = move || {
@@ -35,7 +35,7 @@ async fn of_two_layers_the_context_of_the_request_counts() {
     }
     assert_timers(&pulse, "GET /", 4, [("db", [2, 1, 4, 4])]).await;
     assert_timers(&pulse, "inner", 8, [("db", [4, 2, 8, 8])]).await;
-    assert_nothing_is_left(&pulse);
+    assert_no_request_left(&pulse);
 }
 
 #[tokio::test]
@@ -71,8 +71,8 @@ async fn each_pulse_has_its_own_timers() {
     let of_inner = timers(&inner, "GET /").await;
     assert_eq!(of_inner.len(), 1);
     assert_eq!(sums_of(&of_inner, "b").count, 2);
-    assert_nothing_is_left(&outer);
-    assert_nothing_is_left(&inner);
+    assert_no_request_left(&outer);
+    assert_no_request_left(&inner);
 }
 
 #[tokio::test]
@@ -143,11 +143,11 @@ async fn a_request_that_another_polls_has_its_own_timers() {
         let expected = [("first", [1, 1, 1, 1]), ("last", [1, 1, 2, 2])];
         assert_timers(&pulse, path, 3, expected).await;
     }
-    assert_nothing_is_left(&pulse);
+    assert_no_request_left(&pulse);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_requests_at_once_nothing_is_lost_or_doubled() {
+async fn many_concurrent_requests_neither_lose_nor_repeat_timers() {
     const REQUESTS: u64 = 500;
     let (pulse, hand) = pulse();
     let audits = Arc::new(Mutex::new(Vec::new()));
@@ -158,7 +158,7 @@ async fn of_many_requests_at_once_nothing_is_lost_or_doubled() {
     let liked = posts.clone();
     let app = app(&pulse, &hand, move |pulse, _| {
         let tasks = tasks.clone();
-        // Many additions, as drains run beside them.
+        // Many additions, because drains run at the same time.
         #[cfg(feature = "rankings")]
         (0..100).for_each(|_| liked.add("7", 1));
         async move {

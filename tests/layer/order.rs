@@ -1,4 +1,4 @@
-//! Where the layer belongs among those of tower-http: measures each row of the table in the guide's quick start.
+//! The order of the layer and the layers of tower-http: measures each row of the table in the guide's quick start.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn recorded(pulse: &Pulse) -> String {
         let outcomes = context.hour.unwrap().aggregate.outcomes;
         assert_eq!(outcomes.total(), 1, "{}", context.context);
         let mut all = Outcome::ALL.into_iter();
-        let outcome = all.find(|one| outcomes.count(*one) == 1).unwrap();
+        let outcome = all.find(|outcome| outcomes.count(*outcome) == 1).unwrap();
         let is_error = outcomes.errors == 1;
         let error = if is_error { ", an error" } else { "" };
         format!("`{outcome}`{error}")
@@ -76,14 +76,14 @@ fn get_of(path: &str) -> Request<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout() {
+async fn the_guide_has_the_outcomes_of_a_timeout() {
     let (status, after) = (StatusCode::SERVICE_UNAVAILABLE, Duration::from_secs(1));
     let timeout = TimeoutLayer::with_status_code(status, after);
     row!("TimeoutLayer", timeout, get_of("/slow"), 503);
 }
 
 #[tokio::test]
-async fn a_limit_of_the_body() {
+async fn the_guide_has_the_outcomes_of_a_limited_body() {
     let request = || {
         let post = Request::post("/text").header("content-length", "100");
         post.body(Body::from("x".repeat(100))).unwrap()
@@ -93,7 +93,7 @@ async fn a_limit_of_the_body() {
 }
 
 #[tokio::test]
-async fn a_preflight() {
+async fn the_guide_has_the_outcomes_of_a_preflight() {
     let request = || {
         let preflight = Request::options("/text").header("origin", "https://shop.example");
         let preflight = preflight.header("access-control-request-method", "POST");
@@ -103,14 +103,14 @@ async fn a_preflight() {
 }
 
 #[tokio::test]
-async fn a_panic_that_is_caught() {
+async fn the_guide_has_the_outcomes_of_a_caught_panic() {
     let catch = CatchPanicLayer::new();
     row!("CatchPanicLayer", catch, get_of("/panics"), 500);
 }
 
 #[tokio::test]
 #[allow(clippy::result_large_err, reason = "tower-http asks for it")]
-async fn a_login() {
+async fn the_guide_has_the_outcomes_of_a_refused_login() {
     let refuse = |_: &mut Request<Body>| {
         let refused = Response::builder().status(StatusCode::UNAUTHORIZED);
         Err(refused.body(Body::empty()).unwrap())
@@ -121,7 +121,7 @@ async fn a_login() {
 }
 
 #[tokio::test]
-async fn compression() {
+async fn the_guide_has_the_outcomes_of_compression() {
     let request = || {
         let get = Request::get("/text").header("accept-encoding", "gzip");
         get.body(Body::empty()).unwrap()

@@ -1,4 +1,4 @@
-//! How requests end, each exactly once.
+//! The outcome of a request, which is counted once.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -86,7 +86,7 @@ async fn a_grpc_status_in_the_head_after_a_post_is_an_error_unless_ok() {
         }
         Ok::<_, Infallible>(response.body(()).unwrap())
     }));
-    // The status after a GET is no error, as gRPC uses POST only.
+    // After a GET, the status is not an error, because gRPC uses POST only.
     for (method, path, headers) in [
         ("POST", "/0", 0),
         ("POST", "/0", 9),
@@ -121,7 +121,7 @@ async fn a_request_dropped_before_the_head_is_cancelled_and_in_flight_until_then
 }
 
 #[tokio::test]
-async fn a_panic_is_recorded_that_ends_the_task_or_is_caught_outside_of_the_layer() {
+async fn a_panic_that_ends_the_task_or_is_caught_outside_of_the_layer_is_recorded() {
     let (pulse, _hand) = pulse();
     let boom = get(async || -> StatusCode { panic!("boom, on purpose") });
     let app = Router::new().route("/boom", boom).layer(pulse.layer());
@@ -130,7 +130,7 @@ async fn a_panic_is_recorded_that_ends_the_task_or_is_caught_outside_of_the_laye
     let panicking = AssertUnwindSafe(app.oneshot(request("GET", "/boom")));
     let mut future = Box::pin(panicking.catch_unwind());
     assert!(future.as_mut().await.is_err());
-    // Dropped after the thread has stopped panicking.
+    // The future is dropped after the thread has stopped panicking.
     drop(future);
     let ended = outcome(&pulse, "GET /boom", Outcome::Panicked).await;
     assert_eq!(ended, (2, 2));

@@ -45,7 +45,7 @@ async fn a_request_that_is_ready_at_once_only_computes() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_computes_within_its_polls_alone() {
+async fn a_request_that_waits_computes_only_within_its_polls() {
     let (pulse, hand) = pulse();
     let app = computing(&pulse, &hand, &[3, 5, 2, 0]);
     let mut response = Box::pin(send(&app, "GET", "/"));

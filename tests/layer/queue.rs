@@ -39,12 +39,12 @@ fn routes(hand: &ManualClock) -> Router {
 
 /// The header of a request that a proxy received this number of milliseconds ago.
 fn ago(clock: &Clock, millis: i64) -> Vec<u8> {
-    let taken = clock.now_nanos() / 1_000_000 - millis;
-    format!("t={}.{:03}", taken / 1_000, taken % 1_000).into_bytes()
+    let received = clock.now_nanos() / 1_000_000 - millis;
+    format!("t={}.{:03}", received / 1_000, received % 1_000).into_bytes()
 }
 
 #[tokio::test]
-async fn a_wait_comes_before_the_time_of_its_request() {
+async fn a_wait_in_the_queue_is_not_part_of_the_requests_time() {
     let (pulse, clock, hand) = pulse();
     for (layered, name) in [
         (routes(&hand).layer(pulse.layer()), "GET /"),
@@ -83,7 +83,7 @@ async fn a_wait_comes_before_the_time_of_its_request() {
 }
 
 #[tokio::test]
-async fn a_wait_that_makes_no_sense_is_counted_and_told() {
+async fn impossible_waits_are_counted_and_health_warns_of_them() {
     let (pulse, clock, hand) = pulse();
     let app = routes(&hand).layer(pulse.layer());
     for wait in [-1, -3_600_000, 60_000, 60_001, i64::from(u32::MAX)] {
@@ -96,12 +96,12 @@ async fn a_wait_that_makes_no_sense_is_counted_and_told() {
     let queue = health.recording.queue.unwrap();
     assert_eq!((queue.timed, queue.negative), (3, 2));
     assert_eq!((queue.too_long, queue.unreadable), (2, 5));
-    let told: Vec<_> = health
+    let numbers: Vec<_> = health
         .warnings
         .iter()
         .map(|warning| warning.split(" of the last 10 ").next().unwrap())
         .collect();
-    assert_eq!(told, ["2", "2", "5"], "{:?}", health.warnings);
+    assert_eq!(numbers, ["2", "2", "5"], "{:?}", health.warnings);
     assert_eq!(health.conditions, [Condition::QueueHeader]);
     let sums = sums_of(&timers(&pulse, "GET /").await, "queue");
     assert_eq!((sums.count, sums.sum), (3, 60_000_000_000));
@@ -115,7 +115,7 @@ async fn a_wait_that_makes_no_sense_is_counted_and_told() {
 }
 
 #[tokio::test]
-async fn no_header_is_read_unless_it_is_asked_for() {
+async fn no_header_is_read_without_the_setting() {
     let (pulse, hand) = super::pulse();
     let app = routes(&hand).layer(pulse.layer());
     send(&app, "/", NOW.to_string().as_bytes()).await;
@@ -131,7 +131,7 @@ async fn no_header_is_read_unless_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_wait_of_a_request_that_is_not_recorded_is_not_either() {
+async fn the_wait_of_an_ignored_request_is_not_recorded() {
     let (pulse, hand) = pulse_with(|builder| {
         let builder = builder.queue_time_header("x-request-start");
         builder.ignore(["/"])

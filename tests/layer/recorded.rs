@@ -10,7 +10,7 @@ use super::{context, outcome, pulse, snapshot};
 use crate::rig::reads::{StoreOf, StoreReads};
 
 #[tokio::test]
-async fn a_recorded_request_counts_like_one_that_went_through_the_layer() {
+async fn a_recorded_request_counts_like_a_request_through_the_layer() {
     let (pulse, _hand) = pulse();
     pulse.record("GET /", Duration::from_micros(1_500), StatusCode::OK);
     pulse.record("GET /", Duration::from_micros(500), StatusCode::BAD_GATEWAY);

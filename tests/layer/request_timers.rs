@@ -23,17 +23,17 @@ pub(super) async fn timers(pulse: &Pulse, name: &str) -> Timers {
     context(pulse, name).await.hour.unwrap().aggregate.timers
 }
 
-/// Asserts how long the timers within the requests of a context covered. Asserts for each timer its count, its
-/// requests, its sum and its covered time, in milliseconds.
+/// Asserts the time that timers cover of the requests of a context. Asserts for each timer its count, its requests, its
+/// sum and its covered time. Times are in milliseconds.
 pub(super) async fn assert_timers<const N: usize>(
     pulse: &Pulse,
     context: &str,
     covered: u64,
-    of: [(&str, [u64; 4]); N],
+    each: [(&str, [u64; 4]); N],
 ) {
     let mut expected = Timers::default();
     expected.covered = millis(covered);
-    for (name, [count, requests, sum, covered]) in of {
+    for (name, [count, requests, sum, covered]) in each {
         let sums = TimerSums {
             count,
             requests,
@@ -57,7 +57,7 @@ pub(super) fn after(hand: &ManualClock, millis: u64) {
     hand.advance(Duration::from_millis(millis));
 }
 
-/// A router with one route, `GET /`, recorded by `pulse`. The handler gets the pulse and the hand of its clock.
+/// A router with one route, `GET /`, recorded by `pulse`. The handler gets the pulse and its manual clock.
 pub(super) fn app<F>(
     pulse: &Pulse,
     hand: &ManualClock,
@@ -126,7 +126,7 @@ async fn concurrent_and_nested_timers_cover_their_time_once() {
     });
     send(&app, "GET", "/").await;
     let found = timers(&pulse, "GET /").await;
-    // Seven milliseconds passed, in the turns of three futures.
+    // The three futures advanced the clock by seven milliseconds together.
     let db = sums_of(&found, "db");
     assert_eq!((db.count, db.requests, db.covered), (3, 1, millis(7)));
     assert!(db.sum > millis(7), "{db:?}");
@@ -171,17 +171,17 @@ async fn a_cancelled_request_and_a_panic_have_their_timers() {
     let call = panicking.ready().await.unwrap().call(Request::new(()));
     tokio::spawn(call).await.unwrap_err();
     assert_timers(&pulse, "panic", 2, [("db", [1, 1, 2, 2])]).await;
-    assert_nothing_is_left(&pulse);
+    assert_no_request_left(&pulse);
 }
 
 /// Asserts that this thread remembers no request that has ended, so that a later timer counts under no request.
-pub(super) fn assert_nothing_is_left(pulse: &Pulse) {
+pub(super) fn assert_no_request_left(pulse: &Pulse) {
     let within = format!("{:?}", pulse.within(async {}));
     assert!(within.contains("has_request: false"), "{within}");
 }
 
 #[tokio::test]
-async fn spawned_tasks_count_if_they_are_within_the_request() {
+async fn timers_of_spawned_tasks_count_if_the_tasks_run_within_the_request() {
     let (pulse, hand) = pulse();
     let app = app(&pulse, &hand, |pulse, hand| async move {
         let job = |name: &'static str, millis| {
@@ -218,7 +218,7 @@ async fn spawned_tasks_count_if_they_are_within_the_request() {
         context(&pulse, "without").await.hour.unwrap().times.count,
         1.0
     );
-    assert_nothing_is_left(&pulse);
+    assert_no_request_left(&pulse);
 }
 
 #[tokio::test]
@@ -340,5 +340,5 @@ async fn timers_run_until_the_end_of_a_body_that_is_timed() {
     );
     let expected = [("head", [1, 1, 1, 1]), ("row", [3, 1, 6, 6])];
     assert_timers(&pulse, "GET /", 7, expected).await;
-    assert_nothing_is_left(&pulse);
+    assert_no_request_left(&pulse);
 }

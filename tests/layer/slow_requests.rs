@@ -1,4 +1,4 @@
-//! The details that are recorded of the slowest requests and of failed ones.
+//! The recorded details of slow and of failed requests.
 
 use crate::rig::reads::StoreOf;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) async fn listed(pulse: &Pulse, context: Option<&str>) -> SlowRequests
     lists.pop().unwrap()
 }
 
-/// Sends a request with these headers, and returns what is recorded of it.
+/// Sends a request with these headers, and returns its recorded trace id and path.
 async fn recorded(
     pulse: &Pulse,
     app: &Router,
@@ -66,7 +66,7 @@ async fn recorded(
     )
 }
 
-/// Each request takes a microsecond longer than the one before, so that no two durations are equal.
+/// A router in which each request takes a microsecond longer than the last, so that no two durations are equal.
 fn users(pulse: &Pulse, hand: &ManualClock) -> Router {
     let (hand, next) = (hand.clone(), Arc::new(AtomicU64::new(1)));
     let handler = move || {
@@ -80,7 +80,7 @@ fn users(pulse: &Pulse, hand: &ManualClock) -> Router {
 }
 
 #[tokio::test]
-async fn how_long_a_request_took_when_and_how_it_ended() {
+async fn a_listed_request_has_its_time_its_end_and_its_outcome() {
     let (pulse, hand) = pulse_with(|builder| builder.instance("web-1"));
     let slow = hand.clone();
     let handler = |Path(status): Path<u16>| async move {
@@ -129,7 +129,7 @@ async fn how_long_a_request_took_when_and_how_it_ended() {
 
 /// The tests of `src/layer/details.rs` cover the values of ids and paths.
 #[tokio::test]
-async fn a_trace_id_and_a_path_without_the_query_are_kept_if_that_is_asked_for() {
+async fn a_trace_id_and_a_path_without_the_query_are_kept_with_the_settings_only() {
     for (ids, paths) in [(false, false), (true, false), (false, true)] {
         let (pulse, hand) = pulse_with(|builder| {
             let builder = builder.keep_trace_ids(ids);
@@ -168,8 +168,8 @@ async fn a_layer_of_a_nested_router_records_the_whole_path() {
     }
 }
 
-/// A slow request, and a failed one that is not slow, wait for 93 ms in front of the service, compute for 63 ms, and wait
-/// for 40 ms. Eleven timers run within them.
+/// A slow request and a fast failed request wait for 93 ms in front of the service, compute for 63 ms, and wait for
+/// 40 ms. Eleven timers run within each request.
 #[tokio::test]
 async fn a_listed_request_keeps_the_parts_of_its_time() {
     for (is_slow, status) in [(true, StatusCode::OK), (false, StatusCode::BAD_GATEWAY)] {
@@ -218,11 +218,11 @@ async fn a_listed_request_keeps_the_parts_of_its_time() {
         let timers: Vec<_> = timers
             .map(|t| (t.timer, t.count, millis(t.covered)))
             .collect();
-        let of = |name: &str, count, covered| (RecordId::new(Kind::Timer, name), count, covered);
+        let row = |name: &str, count, covered| (RecordId::new(Kind::Timer, name), count, covered);
         let largest = (4..=10)
             .rev()
-            .map(|number| of(&format!("db:{number}"), number, number));
-        let expected: Vec<_> = [of("render", 1, 55)].into_iter().chain(largest).collect();
+            .map(|number| row(&format!("db:{number}"), number, number));
+        let expected: Vec<_> = [row("render", 1, 55)].into_iter().chain(largest).collect();
         assert_eq!(timers, expected);
     }
 }

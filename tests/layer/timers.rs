@@ -1,4 +1,4 @@
-//! Timers of any code.
+//! Timers outside of requests.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{context, outcome, pulse, snapshot};
 use crate::rig::reads::{StoreOf, StoreReads};
 
 #[tokio::test]
-async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
+async fn a_timer_writes_its_own_counters_and_not_those_of_all_requests() {
     let (pulse, hand) = pulse();
     let timer = pulse.timer("db:find_user");
     hand.advance(Duration::from_millis(3));

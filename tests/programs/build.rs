@@ -1,11 +1,11 @@
-//! Makes programs from the code in README and the guide, so that a test runs what a reader copies.
-#![allow(clippy::unwrap_used)] // A panic is a failed build.
+//! Makes programs from the code in README and the guide, so that a test runs the code that readers copy.
+#![allow(clippy::unwrap_used)] // A panic fails the build.
 
 use std::path::Path;
 use std::{env, fs};
 
-/// Writes the program in a document: the block of code that has a `main`. Each change replaces a text that a test must
-/// choose.
+/// Writes the program of a document, the block of code with a `main`, to a file. Each change replaces a text by the
+/// text that the test needs.
 fn write(document: &str, name: &str, changes: &[(&str, &str)]) {
     let path = Path::new("../..").join(document);
     println!("cargo::rerun-if-changed={}", path.display());
@@ -30,7 +30,7 @@ fn main() {
         "readme.rs",
         &[("\"127.0.0.1:3000\"", LISTEN), ("Pulse::builder()", store)],
     );
-    // Adds a request that never ends, and waits less long for it at a shutdown.
+    // Adds a route whose requests never end, and shortens the time for which the shutdown waits for them.
     let home = ".route(\"/\", get(|| async { \"hello\" }))";
     let endless = format!("{home}.route(\"/endless\", get(std::future::pending::<()>))");
     write(

@@ -1,9 +1,9 @@
-//! The files of `docs/prometheus` in a real Prometheus that scrapes the demo and small services while things go wrong:
-//! `make test-all-prometheus`, some three minutes.
+//! Tests the files of `docs/prometheus` in a real Prometheus, which scrapes the demo and small services with problems:
+//! `make test-all-prometheus`. This takes about three minutes.
 //!
-//! The rules and alerts are those of the files, with one difference: an alert waits two seconds (`for`) instead of
-//! minutes, so that a run takes minutes instead of half an hour. `rules_test.yml`, which is run first, tests each alert
-//! with its real times. Without the argument `run`, as in a plain `cargo test`, nothing is done.
+//! The rules and alerts are those of the files, except that an alert waits two seconds (`for`) instead of minutes, so
+//! that a run takes minutes instead of half an hour. `rules_test.yml`, which runs first, tests each alert with its real
+//! times. Without the argument `run`, the program does nothing, so `cargo test` only compiles it.
 //!
 //! `PROMETHEUS` and `PROMTOOL` name binaries that are not in the path. `OPENMETRICS` names a directory with PyPI's
 //! `prometheus_client`, whose strict parser then reads the answers.
@@ -14,7 +14,7 @@
     clippy::print_stdout,
     missing_docs,
     unreachable_pub,
-    reason = "test code: a panic is a failed test"
+    reason = "a panic fails the test"
 )]
 
 mod server;
@@ -30,11 +30,11 @@ use pulse_rig::wait::look_until;
 use server::{Prometheus, docs, promtool};
 use services::Services;
 
-/// How long an alert may take to fire: Prometheus scrapes each second, and the machine may be busy.
+/// The time within which an alert must fire. Prometheus scrapes each second, but the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The alerts that must fire, each with its job. `PulseFoldBehind` is left to `rules_test.yml`: here, every instance
-/// that appends also folds.
+/// The alerts that must fire, each with its job. Only `rules_test.yml` tests `PulseFoldBehind`, because here, every
+/// instance that appends also folds.
 const EXPECTED: [(&str, &str); 12] = [
     ("PulseErrors", "shop"),
     ("PulseChange", "shop"),
@@ -50,8 +50,8 @@ const EXPECTED: [(&str, &str); 12] = [
     ("PulseInstanceMissing", "ended"),
 ];
 
-/// A healthy job, for which nothing may fire.
-const WELL: &str = "well";
+/// A job for which no alert may fire.
+const HEALTHY: &str = "healthy";
 
 /// The header that Prometheus 2.50 sends.
 const ACCEPT: (&str, &str) = (
@@ -87,7 +87,7 @@ async fn run() {
         all.ok_or_else(|| format!("{found:?} of {jobs} targets are scraped"))
     })
     .await;
-    services.go_wrong().await;
+    services.cause_problems().await;
 
     let expected = EXPECTED.map(|(alert, job)| (alert.to_owned(), job.to_owned()));
     let expected = BTreeSet::from(expected);
@@ -100,18 +100,18 @@ async fn run() {
     .await;
     let firing = prometheus.firing().await;
     let others: Vec<_> = firing.difference(&expected).collect();
-    assert!(others.iter().all(|(_, job)| job != WELL), "{others:?}");
-    println!("firing as expected: {expected:?}");
-    println!("and beside them: {others:?}");
+    assert!(others.iter().all(|(_, job)| job != HEALTHY), "{others:?}");
+    println!("alerts that fire as expected: {expected:?}");
+    println!("other alerts that fire: {others:?}");
 
     exemplars_lead_to_a_request(&prometheus, &services).await;
-    opentelemetrys_names_arrive(&prometheus).await;
+    opentelemetry_names_are_scraped(&prometheus).await;
     for query in ["", "?names=opentelemetry"] {
-        the_strict_parser_reads(&services, query).await;
+        the_strict_parser_accepts(&services, query).await;
     }
 }
 
-/// The newest error with an exemplar in Prometheus is among the errors that the API lists.
+/// Checks exemplars: the API lists the error with the newest exemplar in Prometheus.
 async fn exemplars_lead_to_a_request(prometheus: &Prometheus, services: &Services) {
     let query = "pulse_request_duration_seconds_bucket{job=\"shop\"}";
     let durations = prometheus.exemplars(query).await;
@@ -131,7 +131,10 @@ async fn exemplars_lead_to_a_request(prometheus: &Prometheus, services: &Service
     let query = "pulse_errors_total{job=\"shop\",context=\"POST /checkout\"}";
     look_until(PATIENCE, async || {
         let exemplars = prometheus.exemplars(query).await;
-        let newest = exemplars.iter().flat_map(|(_, of)| of.last()).last();
+        let newest = exemplars
+            .iter()
+            .flat_map(|(_, of_series)| of_series.last())
+            .last();
         let id = newest.ok_or("no exemplar")?["labels"]["trace_id"].clone();
         let path = "/admin/pulse/api/path?context=POST%20/checkout";
         let answer = client.json(path).await.to_string();
@@ -141,8 +144,8 @@ async fn exemplars_lead_to_a_request(prometheus: &Prometheus, services: &Service
     .await;
 }
 
-/// Another job scrapes the same requests under OpenTelemetry's names.
-async fn opentelemetrys_names_arrive(prometheus: &Prometheus) {
+/// Checks that the job `otel` has the same requests as the job `shop`, under OpenTelemetry's names.
+async fn opentelemetry_names_are_scraped(prometheus: &Prometheus) {
     let count = "http_server_request_duration_seconds_count";
     let query =
         format!("{count}{{job=\"otel\",http_request_method=\"POST\",http_route=\"/checkout\"}}");
@@ -158,10 +161,10 @@ async fn opentelemetrys_names_arrive(prometheus: &Prometheus) {
     .await;
 }
 
-/// The reference parser of OpenMetrics accepts the answers: it is stricter than Prometheus.
-async fn the_strict_parser_reads(services: &Services, query: &str) {
+/// Checks that the reference parser of OpenMetrics, which is stricter than Prometheus, accepts the answers.
+async fn the_strict_parser_accepts(services: &Services, query: &str) {
     let Some(library) = std::env::var_os("OPENMETRICS") else {
-        println!("OPENMETRICS is not set: the strict parser is left out");
+        println!("OPENMETRICS is not set: the strict parser does not run");
         return;
     };
     let mut client = Client::connect(services.shop()).await;
@@ -179,8 +182,8 @@ async fn the_strict_parser_reads(services: &Services, query: &str) {
     let mut python = Command::new("python3");
     let python = python.arg(script).arg(&file).env("PYTHONPATH", library);
     let read = python.output().unwrap();
-    let said = String::from_utf8_lossy(&read.stdout);
-    let error = String::from_utf8_lossy(&read.stderr);
-    assert!(read.status.success(), "{said}\n{error}");
-    println!("metrics{query}: {said}");
+    let stdout = String::from_utf8_lossy(&read.stdout);
+    let stderr = String::from_utf8_lossy(&read.stderr);
+    assert!(read.status.success(), "{stdout}\n{stderr}");
+    println!("metrics{query}: {stdout}");
 }

@@ -1,4 +1,4 @@
-"""Reads a file of OpenMetrics by the strict parser of PyPI's prometheus_client, and says what it found."""
+"""Reads a file of OpenMetrics with the strict parser of PyPI's prometheus_client, and prints what the file has."""
 
 import sys
 
@@ -9,17 +9,17 @@ families = list(text_string_to_metric_families(text))
 samples = [sample for family in families for sample in family.samples]
 exemplars = [sample for sample in samples if sample.exemplar]
 assert len(families) > 25, len(families)
-assert exemplars, "no exemplar"
+assert exemplars, "no exemplars"
 for sample in exemplars:
     bound = float(sample.labels.get("le", "inf"))
     assert sample.exemplar.value <= bound, sample
     assert sample.name.endswith(("_bucket", "_total")), sample
-below = {}
+lower_bounds = {}
 for sample in samples:
     if "le" not in sample.labels:
         continue
     key = (sample.name, tuple(item for item in sorted(sample.labels.items()) if item[0] != "le"))
     if sample.exemplar:
-        assert sample.exemplar.value > below.get(key, 0.0), (sample, below[key])
-    below[key] = float(sample.labels["le"])
+        assert sample.exemplar.value > lower_bounds.get(key, 0.0), (sample, lower_bounds[key])
+    lower_bounds[key] = float(sample.labels["le"])
 print(f"{len(families)} metrics, {len(samples)} samples, {len(exemplars)} exemplars", end="")

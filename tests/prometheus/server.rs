@@ -23,10 +23,13 @@ pub fn promtool(args: &[&str]) {
     let ran = Command::new(binary("PROMTOOL", "promtool"))
         .args(args)
         .output();
-    let ran = ran.expect("run promtool: PROMTOOL names it");
-    let error = String::from_utf8_lossy(&ran.stderr);
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "promtool {args:?}:\n{said}\n{error}");
+    let ran = ran.expect("cannot run promtool: set PROMTOOL to its path");
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    let stdout = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success(),
+        "promtool {args:?}:\n{stdout}\n{stderr}"
+    );
     println!("promtool {} {}: as expected", args[0], args[1]);
 }
 
@@ -86,7 +89,7 @@ impl Prometheus {
             .stdout(output.try_clone().unwrap())
             .stderr(output);
         let process = Leashed::spawn(&mut command, dir.path());
-        let process = process.expect("run prometheus: PROMETHEUS names it");
+        let process = process.expect("cannot run prometheus: set PROMETHEUS to its path");
         let prometheus = Self {
             address,
             _process: process,
@@ -105,7 +108,7 @@ impl Prometheus {
         client.json(path).await["data"].take()
     }
 
-    /// The value of an expression that gives one sample.
+    /// The value of an expression whose result is one sample.
     pub async fn value(&self, query: &str) -> Option<f64> {
         let data = self
             .data(&format!("/api/v1/query?query={}", encoded(query)))
@@ -134,11 +137,11 @@ impl Prometheus {
             .data(&format!("/api/v1/query_exemplars?query={query}&{range}"))
             .await;
         let series = data.as_array().unwrap().iter();
-        let of = |series: &Value| {
+        let labels_and_exemplars = |series: &Value| {
             let exemplars = series["exemplars"].as_array().unwrap().clone();
             (series["seriesLabels"].clone(), exemplars)
         };
-        series.map(of).collect()
+        series.map(labels_and_exemplars).collect()
     }
 }
 

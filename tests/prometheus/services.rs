@@ -1,5 +1,5 @@
-//! The scraped services: a demo with an incident, a demo whose store is killed, a demo that ends, a service in which
-//! much goes wrong, a service that is shut down without its store, and a healthy service.
+//! The scraped services: a demo with an incident, a demo whose store is killed, a demo that ends, a service with many
+//! problems, a service that is shut down without its store, and a healthy service.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
-/// How long the demo may take to record its simulated past.
+/// The time within which the demo must have recorded its simulated past.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A job of Prometheus with one target.
@@ -31,7 +31,7 @@ pub struct Services {
     ended_at: SocketAddr,
     broken: SocketAddr,
     store_of_broken: RedisServer,
-    well: SocketAddr,
+    healthy: SocketAddr,
     lossy: SocketAddr,
     store_of_lossy: RedisServer,
     pulse_of_lossy: Pulse,
@@ -57,18 +57,18 @@ impl Services {
             pulse.counter("sales").add(1);
         })
         .await;
-        let is_well = move |pulse: &Pulse, _| {
+        let record_success = move |pulse: &Pulse, _| {
             pulse.record("GET /", target / 2, StatusCode::OK);
             pulse.counter("sales").add(1);
         };
-        let well = serve(&builder().build().unwrap(), is_well).await;
+        let healthy = serve(&builder().build().unwrap(), record_success).await;
         let store_of_lossy = RedisServer::start().await;
         let pulse_of_lossy = builder().redis(store_of_lossy.url()).build().unwrap();
-        let lossy = serve(&pulse_of_lossy, is_well).await;
+        let lossy = serve(&pulse_of_lossy, record_success).await;
         Self {
             ended_at: ended.address(),
             broken,
-            well,
+            healthy,
             lossy,
             store_of_lossy,
             pulse_of_lossy,
@@ -98,18 +98,18 @@ impl Services {
             job("ended", self.ended_at, "{}"),
             job("broken", self.broken, "{}"),
             job("lossy", self.lossy, "{}"),
-            job("well", self.well, "{}"),
+            job("healthy", self.healthy, "{}"),
         ]
     }
 
-    /// Causes the troubles that must come after all services were scraped.
-    pub async fn go_wrong(&mut self) {
+    /// Causes the problems that must begin after all services have been scraped.
+    pub async fn cause_problems(&mut self) {
         self.store_of_cut_off.kill_9();
         self.ended = None;
         // The key of a counter gets a foreign value.
         let set = "SET pulse:count:3600:sales garbage";
         let () = self.store_of_broken.run(set).await;
-        // A shutdown without a store loses the waiting data, and returns an error.
+        // A shutdown without a store loses the data that is not flushed, and returns an error.
         self.store_of_lossy.kill_9();
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(self.pulse_of_lossy.shutdown().await.is_err());

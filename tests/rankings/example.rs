@@ -1,4 +1,4 @@
-//! The example `leaderboard` over HTTP, and its keys as the functions of the article on rankings read them (see
+//! The example `leaderboard` over HTTP. The functions of the article on rankings can read its keys (see
 //! `src/guide/counters_rankings_rows.md`).
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ async fn like(client: &mut Client, id: &str, n: &str) -> u16 {
     client.request("POST", path, &[], "").await.status
 }
 
-/// Likes posts. Each like can be read as soon as it is answered.
+/// Likes posts. Each like can be read as soon as its request is answered.
 async fn scenario(client: &mut Client) {
     assert_eq!(client.json("/top").await, json!([]));
     for like_of in ["7", "9?n=5", "7?n=2", "12?n=3", "8?n=1"] {
@@ -57,7 +57,7 @@ fn unix_seconds() -> i64 {
 
 /// A like must not be answered with 204 and then dropped.
 #[tokio::test]
-async fn a_like_that_is_dropped_is_answered_with_the_key_and_what_to_do() {
+async fn a_dropped_like_is_answered_with_the_key_and_the_remedy() {
     let server = RedisServer::start().await;
     let env = [("REDIS_URL", &*server.url()), ("PULSE_PREFIX", "")];
     let (_example, mut client) = start(&env).await;
@@ -85,13 +85,13 @@ async fn a_like_that_is_dropped_is_answered_with_the_key_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn in_memory_likes_are_there_when_they_are_answered() {
+async fn in_memory_a_like_can_be_read_once_it_is_answered() {
     let (_example, mut client) = start(&[]).await;
     scenario(&mut client).await;
 }
 
 #[tokio::test]
-async fn in_redis_the_articles_functions_read_the_ranking_and_a_restart_keeps_it() {
+async fn in_redis_the_functions_of_the_article_read_the_ranking_and_a_restart_keeps_it() {
     let server = RedisServer::start().await;
     let env = [("REDIS_URL", &*server.url()), ("PULSE_PREFIX", "")];
     let before = unix_seconds();
@@ -107,7 +107,7 @@ async fn in_redis_the_articles_functions_read_the_ranking_and_a_restart_keeps_it
         assert_eq!(page, expected);
     }
     let last: i64 = server.run("GET last_slot_posts").await;
-    // The hour may have turned during the scenario.
+    // A new hour may have begun during the scenario.
     let hours = before / HOUR * HOUR..=unix_seconds() / HOUR * HOUR;
     assert!(hours.contains(&last) && last % HOUR == 0, "{last}");
     let mut sums = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The admin API shows a log as it is, second by second, in memory and in Redis.
+//! The admin API shows the requests of a log exactly, second by second, in memory and in Redis.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use crate::rig::server::RedisServer;
 /// system's.
 const START: i64 = 1_700_000_000;
 
-/// Slices that are stored of each precision.
+/// The number of slices that are stored of each precision.
 const SAMPLES: i64 = 120;
 
-/// Serves a log.
+/// Starts the example with a log.
 pub async fn serve(log: &str, redis_url: &str) -> (Demo, Client) {
     let dir = TempDir::new("log");
     let file = dir.path().join("access.log");
     std::fs::write(&file, log).unwrap();
     let args = ["--serve", file.to_str().unwrap()];
-    // The example reads the whole log first, in a debug build and maybe beside other tests.
+    // The limit is high, because the example first reads the whole log, in a debug build and beside other tests.
     let (patience, env) = (Duration::from_secs(300), [("REDIS_URL", redis_url)]);
     let replay = Demo::start_within(patience, built_example("replay"), &args, &env).await;
     let client = Client::connect(replay.address()).await;
     (replay, client)
 }
 
-/// A path below the API with a name in its query.
+/// The path of a question to the API, with a name as its parameter.
 fn query(endpoint: &str, parameter: &str, name: &str) -> String {
     let escaped: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
     format!("/admin/pulse/api/{endpoint}?{parameter}={escaped}")
@@ -40,8 +40,8 @@ fn query(endpoint: &str, parameter: &str, name: &str) -> String {
 /// Seconds by which the clock of the running service may be ahead of its answers, on a busy machine.
 const CLOCK_AHEAD: i64 = 60;
 
-/// The start of the newest slice that may be gone, as the service's clock has run on since the last line. Some older
-/// slices are left until the cleaner comes.
+/// The start of the newest slice that may have been removed, because the service's clock has advanced since the last
+/// line. Older slices may remain until the cleaner removes them.
 fn cutoff(answer: &Value, model: &Model, width: i64, samples: i64) -> i64 {
     let now = answer["as_of"].as_i64().unwrap().max(model.last) + CLOCK_AHEAD;
     now.div_euclid(width) * width - width * samples
@@ -79,28 +79,28 @@ async fn counters_equal_the_model(client: &mut Client, model: &Model) {
     }
 }
 
-/// Percentiles exist in each minute, half hour and six hours of which records are stored.
+/// Checks that percentiles exist in all stored slices with lines, of a minute, half an hour and six hours.
 async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Model) {
     for (width, samples) in [(60, 130), (1_800, 98), (21_600, 60)] {
         let path = query("series", "context", "GET /") + "&metric=p50";
         let answer = client.json(&format!("{path}&precision={width}")).await;
         let points = answer["points"].as_array().unwrap().iter();
         let cutoff = cutoff(&answer, model, width, samples);
-        let is_left = |slice: &i64| *slice > cutoff;
+        let is_retained = |slice: &i64| *slice > cutoff;
         let found = points.map(|point| point[0].as_i64().unwrap());
-        let found: Vec<i64> = found.filter(is_left).collect();
+        let found: Vec<i64> = found.filter(is_retained).collect();
         let slices = model.slices("GET /", width, samples);
         let expected = slices.iter().map(|(slice, _)| *slice);
-        let expected: Vec<i64> = expected.filter(is_left).collect();
+        let expected: Vec<i64> = expected.filter(is_retained).collect();
         assert_eq!(found, expected, "{width} s");
     }
 }
 
-/// The share of an hour's requests by which its profile may be wrong: numbers are rounded, and sometimes a line is so
-/// late that the profile already has its hour. Five minutes of an hour would be 8 %.
+/// The share of an hour's requests by which its profile may differ from the log. Numbers are rounded, and the profile
+/// lacks lines that come after their hour was added to the profile. Five missing minutes would be 8 %.
 const PROFILE_TOLERANCE: f64 = 0.01;
 
-/// The profile of the week has all requests of each hour that lies within the log.
+/// Checks that the profile of the week has all requests of each whole hour of the log.
 async fn profiles_have_whole_hours(client: &mut Client, model: &Model) {
     let profile = client.json("/admin/pulse/api/profile").await;
     let until = profile["until"].as_i64().unwrap();
@@ -109,14 +109,14 @@ async fn profiles_have_whole_hours(client: &mut Client, model: &Model) {
         if start < START || start >= until {
             continue;
         }
-        // The epoch began on a Thursday, a week does on Monday.
+        // The epoch began on a Thursday, and a week begins on Monday.
         let hour = (start / 3_600 + 3 * 24) % (7 * 24);
-        let listed = profile["hours"].as_array().unwrap().iter();
-        let mut listed = listed.filter(|of_week| of_week["hour"] == hour);
-        let listed = listed.next().unwrap();
-        let figure = |name: &str| listed[name].as_f64().unwrap();
-        // `requests` is scaled up to a whole hour; times `weight` (the recorded part) gives the recorded number.
-        let requests = figure("requests") * figure("weight");
+        let mut hours_of_week = profile["hours"].as_array().unwrap().iter();
+        let listed = hours_of_week.find(|listed| listed["hour"] == hour).unwrap();
+        let value = |name: &str| listed[name].as_f64().unwrap();
+        // `requests` is scaled up to a whole hour. Multiplied by `weight`, the recorded part of the hour, the product
+        // is the recorded number.
+        let requests = value("requests") * value("weight");
         let missing = counts.hits as f64 - requests;
         let most = PROFILE_TOLERANCE * counts.hits as f64;
         assert!(missing.abs() <= most, "{start}: {counts:?}, {profile}");
@@ -126,7 +126,7 @@ async fn profiles_have_whole_hours(client: &mut Client, model: &Model) {
 }
 
 #[tokio::test]
-async fn in_memory_a_log_is_shown_as_it_is() {
+async fn in_memory_a_log_is_shown_exactly() {
     let model = generated(START, 7, 15_000, seed::seed());
     let (replay, mut client) = serve(&model.text, "").await;
     counters_equal_the_model(&mut client, &model).await;
@@ -134,7 +134,7 @@ async fn in_memory_a_log_is_shown_as_it_is() {
     profiles_have_whole_hours(&mut client, &model).await;
     let health = client.json("/admin/pulse/api/health").await;
     assert_eq!(health["recording"]["recorded"], model.lines);
-    for figure in [
+    for pointer in [
         "/recording/dropped",
         "/recording/overflowed",
         "/recording/pending_series",
@@ -143,7 +143,7 @@ async fn in_memory_a_log_is_shown_as_it_is() {
         "/fold/skewed",
         "/fold/quarantined",
     ] {
-        assert_eq!(health.pointer(figure).unwrap(), 0, "{figure}");
+        assert_eq!(health.pointer(pointer).unwrap(), 0, "{pointer}");
     }
     assert_eq!(health["warnings"], serde_json::json!([]));
     let output = replay.stdout();
@@ -154,7 +154,7 @@ async fn in_memory_a_log_is_shown_as_it_is() {
         assert!(output.contains(&line), "{output}");
     }
 
-    // From the last line on, the clock runs in real time.
+    // After the last line, the clock runs in real time.
     let as_of = async |client: &mut Client| {
         let overview = client.json("/admin/pulse/api/overview").await;
         overview["as_of"].as_i64().unwrap()
@@ -168,9 +168,9 @@ async fn in_memory_a_log_is_shown_as_it_is() {
     assert!(status.is_some_and(|status| status.success()));
 }
 
-/// A log of three weeks. Of its first days, no minutes are stored.
+/// The log has three weeks. The minutes of its first days are no longer stored.
 #[tokio::test]
-async fn in_redis_the_newest_part_of_a_log_that_is_longer_than_what_is_stored_is_exact() {
+async fn in_redis_the_retained_part_of_a_long_log_is_shown_exactly() {
     let model = generated(START, 21 * 24, 8_000, seed::seed());
     let redis = RedisServer::start().await;
     let (_replay, mut client) = serve(&model.text, &redis.url()).await;

@@ -1,4 +1,4 @@
-//! Lines of each format: what they say, and which cannot be read.
+//! The fields of lines in each format, and lines that cannot be read.
 
 use std::time::Duration;
 
@@ -129,9 +129,9 @@ fn nginx_lines_that_cannot_be_read() {
     let good = line(time, "0.1");
     assert_eq!(format_of(good.as_bytes()), Ok(Format::Combined));
     let mut bad = vec![
-        // The combined format alone has no time.
+        // The combined format itself has no duration.
         good.trim_end_matches(" 0.1").to_owned(),
-        // It is not clear which number is the time.
+        // Either number could be the duration.
         format!("{good} 0.2"),
         good.replace(" 0.1", " \"-\" other=0.1"),
     ];
@@ -151,7 +151,7 @@ fn nginx_lines_that_cannot_be_read() {
 }
 
 #[test]
-fn the_time_of_nginx_stands_alone_or_has_a_name() {
+fn the_duration_in_an_nginx_line_may_have_a_name() {
     let time = "14/Nov/2023:22:13:20 +0000";
     let line = nginx(time, "GET / HTTP/1.1", "200", "");
     let line = line.trim_end();
@@ -193,7 +193,7 @@ fn a_request_that_the_client_gave_up_is_cancelled() {
 }
 
 #[test]
-fn the_first_line_that_can_be_read_has_a_format() {
+fn a_line_that_can_be_read_determines_the_format() {
     assert_eq!(format_of(b"1700000000,GET /,5,200"), Ok(Format::Csv));
     assert_eq!(format_of(b"1700000000,a [b] \"c\",5,200"), Ok(Format::Csv));
     // The error about an unreadable line is about the format that the line seems to have.
@@ -212,7 +212,7 @@ fn the_first_line_that_can_be_read_has_a_format() {
 }
 
 #[test]
-fn a_common_log_has_no_duration_and_never_half_of_one() {
+fn a_common_log_has_no_duration() {
     let common = "h - - [14/Nov/2023:23:13:20 +0100] \"GET /a?b HTTP/1.1\" 503 -";
     for end in ["", " \"-\" \"Mozilla \\\"x\\\"\""] {
         let line = format!("{common}{end}");
@@ -236,7 +236,7 @@ fn a_common_log_has_no_duration_and_never_half_of_one() {
     }
 }
 
-/// Lines of JSON which a program could write.
+/// The lines are JSON that a program could write.
 #[test]
 fn json_lines_that_cannot_be_read() {
     let caddy = |ts: &str, took: &str, status: &str| {
@@ -261,7 +261,7 @@ fn json_lines_that_cannot_be_read() {
     let mut bad: Vec<_> = ["-1.5", "9e10", "1e300", "null", "\"yesterday\""]
         .map(|ts| caddy(ts, "0.1", "200"))
         .into();
-    // 0 is below a millisecond, with `duration_format ms`.
+    // With `duration_format ms`, 0 is a duration below a millisecond.
     let durations = ["5", "0", "-0.1", "1e30", "604800.1", "\"1.5ms\""];
     bad.extend(durations.map(|took| caddy("1700000000.1", took, "200")));
     let codes = ["600", "70000", "\"200\""];
@@ -280,7 +280,7 @@ const FORMATS: [Format; 4] = [
 
 proptest! {
     #[test]
-    fn any_bytes_may_stand_in_a_line(
+    fn a_line_of_any_bytes_can_be_parsed(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         quoted in "[-0-9a-zA-Z:/\"\\[\\] \\\\.+]{0,120}",
     ) {
@@ -295,7 +295,7 @@ proptest! {
     }
 
     #[test]
-    fn csv_comes_back_as_it_was_written(
+    fn csv_is_read_as_it_was_written(
         second in 0i64..9_000_000_000, context in "[^\r\n]{0,40}", micros in 0u64..604_800_000_000, code in 100u16..499,
     ) {
         let line = format!("{second},{context},{micros},{code}");

@@ -1,6 +1,6 @@
 //! Tests the example `replay` as a user runs it, and its modules that parse log lines.
 
-// Parts of the example itself.
+// Modules of the example.
 #[path = "../../examples/replay/caddy.rs"]
 mod caddy;
 #[path = "../../examples/replay/combined.rs"]

@@ -1,4 +1,4 @@
-//! A generated log, and a plain count of its lines.
+//! A generated log, and the counts of its lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -56,10 +56,10 @@ impl Model {
     /// The counts of the newest `samples` slices of `width` seconds that have lines, oldest first.
     pub fn slices(&self, context: &str, width: i64, samples: i64) -> Vec<(i64, Counts)> {
         let mut slices: BTreeMap<i64, Counts> = BTreeMap::new();
-        let kept = self.last.div_euclid(width) * width - width * samples;
+        let cutoff = self.last.div_euclid(width) * width - width * samples;
         for (second, counts) in &self.seconds[context] {
             let slice = second.div_euclid(width) * width;
-            if slice <= kept {
+            if slice <= cutoff {
                 continue;
             }
             let slice = slices.entry(slice).or_default();
@@ -71,8 +71,8 @@ impl Model {
     }
 }
 
-/// A log over some hours, sorted by time except for a few lines that are some seconds late. It has lines that cannot be
-/// read, line ends of both kinds, an hour without requests, and no line end at its end.
+/// A log of some hours, sorted by time except for a few lines that are some seconds late. The log has lines that cannot
+/// be read, both kinds of line ends, an hour without requests, and no line end after its last line.
 pub fn generated(start: i64, hours: i64, lines: usize, seed: u64) -> Model {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut model = Model::default();

@@ -1,9 +1,9 @@
-//! Access logs as programs wrote them: the files in `logs` are by nginx 1.22.1 and by Caddy 2.6.2 and 2.11.7. Each was
-//! a proxy in front of the same service, and got the same requests.
+//! Access logs of real programs: nginx 1.22.1, Caddy 2.6.2 and Caddy 2.11.7 have written the files in `logs`. Each
+//! program was a proxy in front of the same service, and got the same requests.
 //!
-//! The eleven requests are in `assert_requests` below. Among them are a page that takes 0.3 s, one that fails, one that
-//! is missing, a method that few know, a request that the client gave up after 0.5 s, quotes, and a user `bob "x" [y]`.
-//! Some files also have bytes that are not a request.
+//! The eleven requests are in `assert_requests` below. Among them are a slow page (0.3 s), a failing page, a missing
+//! page, a rare method, a request that the client gave up after 0.5 s, quotes, and a user `bob "x" [y]`. Some files
+//! also have bytes that are not a request.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::line::{Ending, Format, Line, Unreadable, format_of, parse};
 /// Second, context, microseconds and ending.
 type Fields = (i64, String, Option<u64>, Ending);
 
-/// The lines of a file, in the format of the first that can be read.
+/// The lines of a file, in the format of the first line that can be read.
 fn read(name: &str) -> (Format, Vec<Result<Fields, Unreadable>>) {
     let path = Path::new("tests/replay/logs").join(name);
     let text = std::fs::read(path).unwrap();
@@ -53,8 +53,8 @@ fn status(code: u16) -> Ending {
 fn assert_requests(name: &str, lines: &[Fields]) {
     let has_quotes = |context: &str| {
         let quotes = ["\"q\"", "\\x22q\\x22", "%22q%22"];
-        let is_it = |cafe: &str| quotes.iter().any(|q| context == format!("GET /{cafe}/{q}"));
-        is_it("caf%C3%A9") || is_it("caf\\xC3\\xA9")
+        let is_below = |cafe: &str| quotes.iter().any(|q| context == format!("GET /{cafe}/{q}"));
+        is_below("caf%C3%A9") || is_below("caf\\xC3\\xA9")
     };
     let expected = [
         ("GET /", status(200)),
@@ -80,8 +80,8 @@ fn assert_requests(name: &str, lines: &[Fields]) {
             _ => assert_eq!(context, expected.0, "{line}"),
         }
         assert_eq!(*ending, expected.1, "{line}");
-        let of_file = lines[0].0..=lines[0].0 + 4;
-        assert!(of_file.contains(second), "{line}");
+        let seconds = lines[0].0..=lines[0].0 + 4;
+        assert!(seconds.contains(second), "{line}");
         let Some(micros) = micros else { continue };
         let likely = match at {
             3 => 290_000..=450_000,
@@ -97,7 +97,7 @@ fn assert_requests(name: &str, lines: &[Fields]) {
 const AT: i64 = 1_795_639_212;
 
 #[test]
-fn of_nginx() {
+fn logs_of_nginx() {
     let lines = read_all("nginx_timed.log", Format::Combined);
     assert_requests("nginx_timed.log", &lines);
     assert_eq!(lines[0], (AT, "GET /".into(), Some(8_000), status(200)));
@@ -115,7 +115,7 @@ fn of_nginx() {
 }
 
 #[test]
-fn of_nginx_as_csv() {
+fn logs_of_nginx_as_csv() {
     // The `log_format` in the docs of the example's module `line`, but with raw paths instead of templates. nginx
     // measures milliseconds, and this format writes them as microseconds.
     let (format, lines) = read("nginx.csv");
@@ -128,7 +128,7 @@ fn of_nginx_as_csv() {
 }
 
 #[test]
-fn of_caddy() {
+fn logs_of_caddy() {
     for name in ["caddy_2_6.log", "caddy_2_11.log"] {
         let lines = read_all(name, Format::Caddy);
         assert_requests(name, &lines);
@@ -139,20 +139,20 @@ fn of_caddy() {
 
 /// Caddy 2.6.2 writes two lines of a failed request to standard error.
 #[test]
-fn of_caddy_among_its_errors() {
+fn logs_of_caddy_among_its_errors() {
     let (format, lines) = read("caddy_stderr.log");
     assert_eq!((format, lines.len()), (Format::Caddy, 4));
     assert!(lines[0].is_err());
     let ok = lines[1].as_ref().unwrap();
     assert_eq!((&*ok.1, ok.3), ("GET /ok", status(200)));
     let why = lines[2].clone().unwrap_err().0;
-    assert!(why.contains("beside the line about its request"), "{why}");
+    assert!(why.contains("whose request has a line of its own"), "{why}");
     let failed = lines[3].as_ref().unwrap();
     assert_eq!((&*failed.1, failed.3), ("GET /api/{id}", status(502)));
 }
 
 #[test]
-fn of_caddy_with_other_settings() {
+fn logs_of_caddy_with_other_settings() {
     let (format, lines) = read("caddy_settings.log");
     assert_eq!(format, Format::Caddy);
     let slow = |second, micros| Ok((second, "GET /slow".to_owned(), Some(micros), status(200)));

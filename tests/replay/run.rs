@@ -16,7 +16,7 @@ pub async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {
     command.envs(env.iter().copied()).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    // A run that refuses its arguments reads nothing.
+    // A run that refuses its arguments does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input).await;
     child.wait_with_output().await.unwrap()
 }
@@ -44,7 +44,7 @@ async fn lines_that_cannot_be_read_are_counted_and_the_first_is_shown() {
 }
 
 #[tokio::test]
-async fn a_file_without_a_line_and_one_without_a_readable_line() {
+async fn files_without_a_line_and_files_without_a_readable_line() {
     let (stdout, stderr) = stdout_and_stderr(&run(&["-"], &[], b"").await);
     assert_eq!(stdout.as_str(), "");
     assert_eq!(stderr.as_str(), "no line could be read\n");
@@ -85,7 +85,7 @@ async fn an_nginx_log_is_shown() {
 }
 
 #[tokio::test]
-async fn a_log_without_durations_is_counted_and_says_so() {
+async fn a_log_without_durations_is_counted_and_the_output_says_so() {
     let line = |n| {
         let status = if n % 10 == 0 { 503 } else { 200 };
         let time = format!("14/Nov/2023:22:30:{:02} +0000", n % 60);
@@ -96,10 +96,10 @@ async fn a_log_without_durations_is_counted_and_says_so() {
     let redis = RedisServer::start().await;
     for url in ["", &redis.url()] {
         let (replay, mut client) = serve(&log, url).await;
-        let said = replay.stdout();
-        assert!(said.starts_with("101 lines of 2 contexts"), "{said}");
+        let stdout = replay.stdout();
+        assert!(stdout.starts_with("101 lines of 2 contexts"), "{stdout}");
         let untimed = "does not say how long requests took";
-        assert!(said.contains(untimed), "{said}");
+        assert!(stdout.contains(untimed), "{stdout}");
         let paths = client.json("/admin/pulse/api/paths?window=24h").await;
         assert_eq!(paths["total"], 0, "no page has a time of 0: {paths}");
         let counters = client.json("/admin/pulse/api/counters").await;
@@ -125,7 +125,7 @@ async fn a_log_without_durations_is_counted_and_says_so() {
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_refused_before_anything_is_read() {
+async fn wrong_arguments_are_refused_before_the_log_is_read() {
     for (args, env, why) in [
         ("--verbose -", ("LISTEN", ""), "allowed are --serve, --help"),
         ("", ("LISTEN", ""), "usage: replay"),
@@ -144,7 +144,7 @@ async fn what_cannot_work_is_refused_before_anything_is_read() {
 }
 
 #[tokio::test]
-async fn a_byte_order_mark_is_known() {
+async fn a_byte_order_mark_is_skipped() {
     let line = b"1700000000,GET /,5,200\n";
     let output = run(&["-"], &[], &[b"\xef\xbb\xbf", &line[..]].concat()).await;
     let (stdout, stderr) = stdout_and_stderr(&output);
@@ -154,7 +154,7 @@ async fn a_byte_order_mark_is_known() {
 }
 
 #[tokio::test]
-async fn lines_out_of_order_are_told() {
+async fn lines_out_of_order_are_reported() {
     let line = |second: i64| format!("{second},GET /,5,200\n");
     let day = 86_400;
     let log: String = (0..20).map(|n| line(1_700_000_000 + n)).collect();
@@ -163,6 +163,6 @@ async fn lines_out_of_order_are_told() {
     assert!(!stdout.contains("older than"), "{stdout}");
     let first = line(1_700_000_000 + 300 * day) + &log;
     let (stdout, _) = stdout_and_stderr(&run(&["-"], &[], first.as_bytes()).await);
-    let told = "\n20 lines are more than an hour older than a line before: sort";
-    assert!(stdout.contains(told), "{stdout}");
+    let warning = "\n20 lines are more than an hour older than a line before: sort";
+    assert!(stdout.contains(warning), "{stdout}");
 }

@@ -17,7 +17,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The JSON of the text, or null. Panics if an object has a field twice, as readers see only one of the two.
+    /// The text as JSON; null if it is not JSON. Panics if an object has a field twice, because parsers drop one.
     pub fn json(&self) -> Value {
         let json: Value = serde_json::from_str(&self.text).unwrap_or_default();
         let written = self.text.matches("\":").count() - self.text.matches("\\\":").count();
@@ -37,7 +37,7 @@ fn fields(json: &Value) -> usize {
     }
 }
 
-/// Sends a request, which comes to `localhost` unless a header says otherwise.
+/// Sends a request to the host `localhost`, unless `headers` have another host.
 pub async fn send(
     app: &Router,
     method: &str,
@@ -62,19 +62,20 @@ pub async fn send(
     }
 }
 
-/// The status and the text of an answer.
+/// Sends a GET. Returns the status and the text of the answer.
 pub async fn text(app: &Router, uri: &str) -> (StatusCode, String) {
     let answer = send(app, "GET", uri, &[], "").await;
     (answer.status, answer.text)
 }
 
-/// The status and the JSON of an answer.
+/// Sends a GET. Returns the status and the JSON of the answer.
 pub async fn ask(app: &Router, uri: &str) -> (StatusCode, Value) {
     let answer = send(app, "GET", uri, &[], "").await;
     (answer.status, answer.json())
 }
 
-/// The JSON of an answer, which must be 200. Asks again if the store answered too late, as on a busy machine.
+/// Sends a GET. Returns the JSON of the answer, which must be 200. Asks again if the store was too slow, as happens on
+/// a busy machine.
 pub async fn json(app: &Router, uri: &str) -> Value {
     look_until(PATIENCE, async || match ask(app, uri).await {
         (StatusCode::OK, answer) => Ok(answer),

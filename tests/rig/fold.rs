@@ -12,7 +12,7 @@ use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use super::instances::TestFolder;
 
-/// The journal's keys below a prefix.
+/// The journal's keys with a prefix.
 #[derive(Clone, Debug)]
 pub struct JournalKeys {
     pub state: String,
@@ -29,14 +29,14 @@ impl JournalKeys {
         }
     }
 
-    /// The name of the instance that folds, without the id behind it.
+    /// The name of the instance that holds the lease, without the id that follows the name.
     pub async fn folder(&self, conn: &mut MultiplexedConnection) -> Option<String> {
         let holder: Option<String> = issue(conn, "GET", &self.lease).await;
         let name = |holder: &str| Some(holder.rsplit_once(':')?.0.to_owned());
         holder.map(|holder| name(&holder).unwrap_or(holder))
     }
 
-    /// The names of the fields with fences, one for each instance. After a reset, an instance has a new name.
+    /// The names of the fields with fences, sorted. Each instance has one. After a reset, an instance has a new name.
     pub async fn fences(&self, conn: &mut MultiplexedConnection) -> Vec<String> {
         let mut fences: Vec<String> = issue(conn, "HKEYS", &self.state).await;
         fences.retain(|field| field.starts_with("f:"));
@@ -66,12 +66,12 @@ impl JournalKeys {
         offset(&fields.0) - offset(&fields.1)
     }
 
-    /// Acquires the lease between two rounds for an instance that does nothing, for two minutes at most.
+    /// Waits until no round is in progress, and gives the lease to an instance that does not fold, for two minutes.
     pub async fn stop_folding(&self, conn: &mut MultiplexedConnection) {
-        // Sets a new version, as every instance does that acquires the lease.
+        // Like each instance that acquires the lease, the script sets a new version.
         let script = redis::Script::new(
             "if redis.call('HGET', KEYS[1], 'upto') ~= '' then return 0 end
-            redis.call('SET', KEYS[2], 'nobody', 'EX', 120)
+            redis.call('SET', KEYS[2], 'another', 'EX', 120)
             redis.call('HSET', KEYS[1], 'v', ARGV[1])
             return 1",
         );
@@ -96,12 +96,12 @@ impl JournalKeys {
     }
 }
 
-/// The first part of an entry's id, in bytes.
+/// The first part of an entry's id: a position in appended bytes.
 fn offset(id: &str) -> u64 {
     id.split('-').next().unwrap().parse().unwrap_or(0)
 }
 
-/// Folds the entries that ended instances have left in the journal, as the next instance would.
+/// Folds the entries of instances that have ended, as the next instance would do.
 pub async fn fold_rest(url: &str, prefix: &str) {
     let options = RedisOptions::new(url).unwrap().prefix(prefix);
     let options = options.response_timeout(PATIENCE);

@@ -23,12 +23,12 @@ pub struct TestFolder {
 }
 
 impl TestFolder {
-    /// A folder of this name, which remembers up to `max_records` records.
+    /// A folder of this name, which caches up to `max_records` records.
     pub fn new(store: Arc<dyn Store>, clock: Clock, instance: &str, max_records: usize) -> Self {
         Self::with_history(store, clock, instance, max_records, None)
     }
 
-    /// A folder that asks for `days` of history.
+    /// A folder that asks for a history of `days` days, if any.
     pub fn with_history(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -56,7 +56,7 @@ impl TestFolder {
         Ok(self.folder.fold().await? == Leader::This)
     }
 
-    /// The write of a judgement that finds `changes`, and removes the changes with the ids in `removed`.
+    /// The write of a judgement up to `until`, which adds `changes` and removes the changes with the ids in `removed`.
     pub async fn judgement(
         &self,
         until: i64,
@@ -127,8 +127,8 @@ impl TestFlusher {
         self.recorder.put_back(batch);
     }
 
-    /// Appends the pending batch, or asks for the newest call if the batch is empty. Does not wait until the call can
-    /// be read.
+    /// Appends the pending batch. Returns the newest call that the store has of this instance, and does not wait until
+    /// the call can be read.
     pub async fn flush(&self) -> Result<Option<AppendedCall>, StoreError> {
         let flushed = self.flusher.flush().await?;
         Ok(flushed.map(|flushed| flushed.call))

@@ -1,7 +1,5 @@
-//! The test rig as a test sees it: all of `pulse_rig`, and [`fold`], [`instances`] and [`reads`], which need tower-pulse
-//! itself.
-//!
-//! A test program has it as `crate::rig`.
+//! The test rig, which a test program includes as `crate::rig`: the modules of `pulse_rig`, and [`asking`], [`fold`],
+//! [`instances`] and [`reads`], which are not in `pulse_rig` because they depend on other crates.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +7,7 @@
     unreachable_pub,
     missing_docs,
     unused_imports,
-    reason = "test code: a panic is a failed test, and most programs use only parts"
+    reason = "a panic fails the test, and most test programs use only some of the modules"
 )]
 
 pub use pulse_rig::{
@@ -17,8 +15,8 @@ pub use pulse_rig::{
     shared, wait,
 };
 
-/// Makes two tests of each function: one in memory, one in Redis. The function gets a `Backend` of the suite, and, if
-/// given, a value for its store.
+/// Makes two tests of each function: one in memory, one in Redis. The function gets the suite's `Backend`. If two
+/// values follow its name, the function also gets the first value in memory, and the second in Redis.
 #[allow(unused_macros)]
 macro_rules! in_both {
     ($($test:ident $(($memory:expr, $redis:expr))?),* $(,)?) => {

@@ -1,4 +1,4 @@
-//! Short forms of a store's queries: one name, and tuples that a test can write down.
+//! Short forms of a store's queries, which take one name and return tuples.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl StoreOf for Pulse {
     }
 }
 
-/// All contexts of a store, and what the fleet does.
+/// All contexts of a store, and the state of the fleet.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// All contexts except `<all>`, by name.
@@ -35,7 +35,7 @@ pub struct Snapshot {
     pub problems: Vec<Problem>,
 }
 
-/// The answers of a store about one name.
+/// Queries of a store, in short forms.
 #[allow(async_fn_in_trait, reason = "only tests call it")]
 pub trait StoreReads: Store {
     /// The slices of a counter with their counts, oldest first.
@@ -91,7 +91,7 @@ pub trait StoreReads: Store {
         })
     }
 
-    /// The context of this name. If there are several, the one that is not a timer.
+    /// The context of this name. If a timer has the same name as a path, the path.
     async fn context(&self, name: &str, now: i64) -> Result<Option<ContextSnapshot>, StoreError> {
         let contexts = self.query().contexts(name, now).await?;
         Ok(contexts.into_iter().max_by_key(|context| context.kind))
@@ -158,7 +158,7 @@ pub trait StoreReads: Store {
     }
 }
 
-/// The contexts of this name, of each kind.
+/// The contexts of each kind with this name.
 pub fn every_kind(name: &str) -> [ContextId; 3] {
     [Kind::All, Kind::Http, Kind::Timer].map(|kind| ContextId::new(kind, name))
 }

@@ -30,16 +30,16 @@ async fn a_row_that_the_book_schedules_is_refreshed_and_read_by_the_book() {
         connection.get("inv:itemX").await.unwrap()
     };
     let is_cached = async || read().await.is_some();
-    service.until("it is cached", is_cached).await;
+    service.until("the row is cached", is_cached).await;
     let first = "{\"load\":1}";
     assert_eq!(read().await.unwrap(), first);
     service.advance(5_100).await;
     let has_changed = async || read().await.unwrap() != first;
-    service.until("it has changed", has_changed).await;
+    service.until("the row has changed", has_changed).await;
     let loads = service.database.loads("itemX");
     schedule_row_cache(&mut connection, "itemX", -1.0, now()).await;
     let is_gone = async || read().await.is_none();
-    service.until("it is gone", is_gone).await;
+    service.until("the row is gone", is_gone).await;
     for set in ["delay:", "schedule:"] {
         let score: Option<f64> = connection.zscore(set, "itemX").await.unwrap();
         assert_eq!(score, None, "{set}");
@@ -48,7 +48,7 @@ async fn a_row_that_the_book_schedules_is_refreshed_and_read_by_the_book() {
 }
 
 #[tokio::test]
-async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_answer() {
+async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_load() {
     let service = Service::redis().await;
     let mut connection = service.connection().await;
     let cache = service.cache();
@@ -60,7 +60,7 @@ async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_answ
     let now = service.clock.now_seconds() as f64 + 1.0;
     schedule_row_cache(&mut connection, "1", 30.0, now).await;
     gate.add_permits(1);
-    // The answer of the first load is dropped.
+    // The result of the first load is dropped.
     service.until_cached(&cache, "1", 2).await;
     assert_eq!(service.database.loads("1"), 2);
     let rows = cache.list(0, 1).await.unwrap().rows;
@@ -68,7 +68,7 @@ async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_answ
 }
 
 #[tokio::test]
-async fn entries_that_are_no_rows_stop_nothing() {
+async fn entries_that_are_not_rows_do_not_stop_the_daemon() {
     let service = Service::redis().await;
     let mut connection = service.connection().await;
     let cache = service.cache();
@@ -96,14 +96,14 @@ async fn entries_that_are_no_rows_stop_nothing() {
     assert_eq!(orphan, None);
     assert!(service.database.loads("ancient") >= 1);
     let loads = service.database.loads("ancient");
-    assert!(loads < 20, "{loads}: not in a hot loop");
+    assert!(loads < 20, "{loads} loads, as in a hot loop");
     let row = cache.get::<Stock>("ancient").await.unwrap();
     assert!(row.is_some());
 }
 
-/// Entries that are no rows stand at the head of the schedule.
+/// The entries that are not rows are due before all rows.
 #[tokio::test]
-async fn many_entries_that_are_no_rows_delay_no_row() {
+async fn many_entries_that_are_not_rows_delay_no_row() {
     let service = Service::redis().await;
     let mut connection = service.connection().await;
     let mut pipeline = redis::pipe();
@@ -133,7 +133,7 @@ async fn many_entries_that_are_no_rows_delay_no_row() {
     }
     let loads = service.database.loads("good") - loads;
     let calls = calls().await - before;
-    assert!((4..=6).contains(&loads), "{loads} turns in 5 s");
+    assert!((4..=6).contains(&loads), "{loads} loads in 5 s");
     assert!(calls < 60, "{calls} calls of scripts in 5 s");
     // No other row is loaded.
     let all = service.database.all_loads();
@@ -143,11 +143,11 @@ async fn many_entries_that_are_no_rows_delay_no_row() {
     let now = service.clock.now_seconds();
     let in_a_minute = connection.zcount("schedule:", now + 2, now + 61);
     let in_a_minute: u64 = in_a_minute.await.unwrap();
-    assert_eq!(in_a_minute, 2_000, "they are looked at again in a minute");
+    assert_eq!(in_a_minute, 2_000, "entries are due again in a minute");
 }
 
 #[tokio::test]
-async fn garbage_beside_a_row_does_not_stop_it() {
+async fn garbage_about_a_row_does_not_stop_its_loads() {
     let service = Service::redis().await;
     let mut connection = service.connection().await;
     for (id, text) in [
@@ -164,20 +164,23 @@ async fn garbage_beside_a_row_does_not_stop_it() {
     for id in ["1", "2", "3", "4"] {
         service.until_cached(&cache, id, 2).await;
     }
-    // An id in any script is a row.
+    // An id may have characters of any script.
     let edges = "\u{d7ff}\u{e000}\u{10ffff}\u{10000}\u{7ff}\u{800}";
     for id in ["ß", "日本", "🦀", edges] {
         schedule_row_cache(&mut connection, id, 1.0, 0.0).await;
         service.until_cached(&cache, id, 1).await;
     }
-    // A value of another type in the place of a row without a schedule stops nothing either.
+    // A value of another type is also replaced if its row has no schedule.
     let _: () = connection.lpush("inv:free", "x").await.unwrap();
     let row = cache.get_or_load::<Stock>("free");
     let row = tokio::time::timeout(Duration::from_secs(5), row).await;
-    assert_eq!(row.expect("it is loaded").unwrap().unwrap().value.load, 1);
+    assert_eq!(
+        row.expect("the row is loaded").unwrap().unwrap().value.load,
+        1
+    );
 }
 
-/// The book's functions remove a row during its load. The answer of this load then leaves nothing behind.
+/// The book's functions remove a row during its load. The result of this load is dropped.
 #[tokio::test]
 async fn a_row_that_the_book_removes_during_its_load_is_gone() {
     let service = Service::redis().await;
@@ -186,12 +189,13 @@ async fn a_row_that_the_book_removes_during_its_load_is_gone() {
     let gate = service.database.gate("1");
     cache.schedule("1", Duration::from_secs(1)).await.unwrap();
     service.until_loaded("1", 1).await;
-    // Removes both at once: otherwise a daemon could find the row without a delay, and drop it before the answer comes.
+    // Removes both entries at once. Otherwise a daemon could find the row without a delay, and remove it during the
+    // load.
     let mut removal = redis::pipe();
     removal.atomic().zrem("delay:", "1").zrem("schedule:", "1");
     let _: () = removal.query_async(&mut connection).await.unwrap();
     gate.add_permits(1);
-    until("nothing is left", async || {
+    until("no state is left", async || {
         let mut connection = service.connection().await;
         let states: u64 = connection.hlen("pulse:rows:").await.unwrap();
         states == 0
@@ -201,7 +205,7 @@ async fn a_row_that_the_book_removes_during_its_load_is_gone() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_named() {
+async fn a_key_of_another_type_is_named_in_the_error() {
     let service = Service::redis().await;
     let mut connection = service.connection().await;
     let cache = service.cache();

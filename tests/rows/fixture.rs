@@ -17,7 +17,7 @@ use crate::rig::wait::{let_tasks_run, until};
 
 pub const NOW: i64 = 1_700_000_000;
 
-/// Some of the scheduled rows of a cache.
+/// Lists the scheduled rows of a cache.
 pub trait List {
     async fn list(&self, offset: usize, limit: usize) -> Result<RowList, StoreError>;
 }
@@ -37,11 +37,11 @@ pub struct Service {
     pub manual: ManualClock,
     pub database: Database,
     pub server: Option<RedisServer>,
-    /// The instances, whose tasks end when they are dropped.
+    /// The instances. Dropping an instance ends its tasks.
     pulses: Mutex<Vec<Pulse>>,
 }
 
-/// How the loader answers for a row.
+/// The result of a row's loads.
 #[derive(Clone, Default)]
 pub enum Mode {
     /// Returns the number of the load.
@@ -58,7 +58,7 @@ pub enum Mode {
     Asks(RowCache, Vec<String>),
 }
 
-/// A database whose rows say how often they were loaded.
+/// A database. Each row says how often it was loaded.
 #[derive(Clone, Default)]
 pub struct Database(Arc<Mutex<State>>);
 
@@ -70,12 +70,13 @@ struct State {
     gates: HashMap<String, Arc<Semaphore>>,
     /// The rows whose loads have begun, in this order.
     order: Vec<String>,
-    /// The number of loads under way that ask for no other row at the moment, and the highest number so far.
+    /// The number of loads in progress, without loads that wait for other rows.
     running: usize,
-    most: usize,
+    /// The highest value of `running` so far.
+    max_running: usize,
 }
 
-/// A load under way.
+/// A load in progress.
 struct Running<'a>(&'a Database);
 
 impl Drop for Running<'_> {
@@ -130,8 +131,8 @@ impl Database {
         self.state().running
     }
 
-    pub fn most(&self) -> usize {
-        self.state().most
+    pub fn max_running(&self) -> usize {
+        self.state().max_running
     }
 
     pub fn open(&self, id: &str) {
@@ -148,7 +149,7 @@ impl RowLoader for Database {
             let mut state = self.state();
             state.order.push(id.clone());
             state.running += 1;
-            state.most = state.most.max(state.running);
+            state.max_running = state.max_running.max(state.running);
             let load = state.loads.entry(id.clone()).or_default();
             *load += 1;
             (*load, state.modes.get(&id).cloned().unwrap_or_default())
@@ -205,7 +206,7 @@ impl Service {
         Self::new(options.prefix(""), Some(server))
     }
 
-    /// On a cluster that tests share.
+    /// A service on the cluster that the tests share.
     pub async fn cluster() -> Self {
         let cluster = crate::rig::shared::cluster().await;
         let options = RedisOptions::cluster(cluster.urls()).unwrap();
@@ -217,7 +218,7 @@ impl Service {
         self.server.as_ref().unwrap().connection().await
     }
 
-    /// How often the server has run some commands.
+    /// The number of calls of these commands that the server has executed.
     pub async fn calls(&self, commands: &[&str]) -> u64 {
         let stats = self.server.as_ref().unwrap().info("commandstats").await;
         let calls = |command: &&str| -> u64 {
@@ -235,7 +236,7 @@ impl Service {
         pulse
     }
 
-    /// The builder of a cache of another instance.
+    /// The builder of a cache in a new instance.
     pub fn builder(&self) -> RowCacheBuilder<Database> {
         RowCache::builder(&self.pulse()).loader(self.database.clone())
     }
@@ -268,7 +269,7 @@ impl Service {
             .await;
     }
 
-    /// Waits until the load of this number is in the cache.
+    /// Waits until the cache has the result of the load with this number.
     pub async fn until_cached(&self, cache: &RowCache, id: &str, load: u64) {
         let what = format!("load {load} of {id} is cached");
         self.until(&what, async || {

@@ -1,4 +1,4 @@
-//! Rows that are large, one by one or together.
+//! Large rows, and many rows that are large together.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const MIB: usize = 1 << 20;
 const MAX_BYTES: usize = 64 * MIB;
 
-/// The byte that fills the row of a number.
+/// The byte that fills the row with this number.
 fn letter(number: usize) -> u8 {
     b'a' + (number % 26) as u8
 }
 
-/// The row of a number, which has `bytes` bytes in JSON.
+/// The row with this number, which has `bytes` bytes in JSON.
 fn filled(number: usize, bytes: usize) -> String {
     String::from_utf8(vec![letter(number); bytes - 2]).unwrap()
 }
@@ -56,7 +56,7 @@ pub async fn rows_of_the_largest_sizes_are_written_and_read(service: &Service) {
     assert!(rows.finish_row("", "token", &row).await.unwrap().is_written);
     let ids = ["1".to_owned()];
     let mut cached = rows.cached_rows("", &ids, MAX_BYTES).await.unwrap();
-    let cached = cached.pop().flatten().expect("it is cached");
+    let cached = cached.pop().flatten().expect("the row is cached");
     assert!(cached.ttl.is_some());
     assert_eq!(cached.json.len(), MAX_BYTES);
 
@@ -97,14 +97,14 @@ pub async fn a_row_beyond_max_bytes_of_the_reader_is_not_read(service: &Service)
     assert!(large.get::<String>("2 1001").await.unwrap().is_some());
 }
 
-/// Sizes just below, at and above the chunk sizes of reading.
+/// Many sizes are just below, at or just above the sizes of the chunks that reads ask for.
 #[tokio::test]
 async fn rows_of_all_sizes_are_read_together() {
     let service = Service::redis().await;
     let mut connection = service.connection().await;
     let mut random = fastrand::Rng::with_seed(crate::rig::seed::seed());
     for count in [1, 3, 40, 300, 1_500] {
-        // The bytes of a row that are asked for first.
+        // The number of bytes of each row that a read asks for first.
         let part = (MIB / count).max(1_024);
         let ids: Vec<_> = (0..count)
             .map(|number| format!("{count} {number}"))
@@ -144,7 +144,7 @@ async fn rows_of_all_sizes_are_read_together() {
 }
 
 #[tokio::test]
-async fn small_rows_cost_no_more_commands_than_reading_each() {
+async fn small_rows_cost_as_many_commands_as_separate_reads() {
     let service = Service::redis().await;
     let mut connection = service.connection().await;
     let ids: Vec<String> = (0..5_000).map(|number| number.to_string()).collect();
@@ -155,7 +155,7 @@ async fn small_rows_cost_no_more_commands_than_reading_each() {
         let commands = ["get", "getrange", "strlen", "pttl", "hmget"];
         service.calls(&commands).await
     };
-    // Two commands for each row, and one for the states of each thousand.
+    // Two commands for each row, and one command for the states of each thousand rows.
     for (count, most) in [(1, 3), (100, 201), (1_000, 2_001), (5_000, 10_005)] {
         let before = reads().await;
         let rows = rows.cached_rows("", &ids[..count], MIB).await.unwrap();
@@ -226,7 +226,7 @@ async fn rows_beside_large_garbage_are_read() {
     assert!(second.starts_with("pulse:rows:: "), "{second}");
 }
 
-/// A read returns one complete version, never a mix of two.
+/// A read returns one complete version of the row, never a mix of two versions.
 #[tokio::test]
 async fn a_large_row_is_read_whole_and_by_many_at_once() {
     let service = Service::redis().await;
@@ -256,7 +256,8 @@ async fn a_large_row_is_read_whole_and_by_many_at_once() {
     for _ in 0..8 {
         let ids = ["1".to_owned()];
         let rows = service.store.cached_rows("", &ids, 8 * MIB).await;
-        let json = rows.unwrap().pop().flatten().expect("it is cached").json;
+        let row = rows.unwrap().pop().flatten();
+        let json = row.expect("the row is cached").json;
         assert!(json.iter().all(|byte| *byte == json[0]));
     }
     writer.abort();

@@ -1,4 +1,4 @@
-//! The row cache. Tests that run every script run on a server and in a cluster, the others on a server.
+//! The row cache. Tests that run every script run on a server and in a cluster; the other tests run only on a server.
 
 mod book;
 mod fixture;
@@ -31,14 +31,14 @@ conformance! {
         suite {
             a_row_is_refreshed_at_its_due_time_plus_its_delay,
             a_removed_row_is_gone_whatever_its_loader_returns,
-            a_later_change_wins_over_an_older_answer,
+            a_later_change_wins_over_an_older_load,
             a_missing_row_stays_scheduled_unless_it_is_dropped,
             many_callers_cause_one_load,
             rows_without_a_schedule_expire,
             rows_beyond_the_maximum_are_refused_two_hundred_at_a_time,
-            rows_are_listed_the_latest_due_first,
+            rows_are_listed_the_most_overdue_first,
             several_rows_are_read_at_once,
-            caches_of_several_names_are_apart,
+            caches_with_different_names_are_separate,
             a_failed_load_is_listed_wherever_it_is_counted,
         }
         large {
@@ -50,20 +50,20 @@ conformance! {
             a_row_that_fails_keeps_its_last_value_and_has_a_short_reason,
             a_loader_that_hangs_panics_or_returns_too_much_fails,
             a_row_that_is_too_old_is_removed,
-            each_turn_is_done_by_one_of_several_daemons,
-            a_daemon_that_dies_gives_its_rows_back,
+            each_refresh_is_made_by_one_of_several_daemons,
+            the_rows_of_a_dead_daemon_are_loaded_by_another,
             bad_ids_and_delays_are_refused,
             rows_scheduled_together_are_spread,
             a_read_through_asks_the_store_once,
-            rows_beside_bad_ones_are_on_time,
+            rows_beside_bad_rows_are_on_time,
             a_delay_below_a_second_is_kept,
             a_read_does_not_wait_for_a_load,
             a_shutdown_does_not_wait_for_a_loader_that_hangs,
-            rows_behind_many_leased_ones_are_on_time,
-            rows_that_fail_alike_are_listed_the_latest_due_first,
+            rows_after_many_leased_rows_are_on_time,
+            rows_that_fail_equally_often_are_listed_the_most_overdue_first,
             a_caller_that_is_dropped_leaves_no_lease,
             a_cached_row_is_not_leased_for_a_caller,
-            a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer,
+            a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_load,
         }
         large {
             a_row_beyond_max_bytes_of_the_reader_is_not_read,
@@ -71,7 +71,7 @@ conformance! {
         places {
             all_loads_together_are_bounded,
             a_caller_that_is_dropped_frees_its_place,
-            the_daemon_and_callers_take_turns,
+            the_daemon_and_callers_share_the_places,
             a_loader_may_ask_its_own_cache,
         }
     }

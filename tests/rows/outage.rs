@@ -23,7 +23,7 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     let error = plain.get::<Stock>("1").await.unwrap_err();
     let took = start.elapsed();
     assert!(matches!(error, RowError::Store(_)), "{error}");
-    // The read is tried once.
+    // The cache does not repeat the read.
     assert!(took < PATIENCE, "{took:?}");
     service.manual.advance(Duration::from_secs(30));
     let row = fallback.get::<Stock>("1").await.unwrap().unwrap();
@@ -34,7 +34,7 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     let never_seen = fallback.get::<Stock>("2").await;
     assert!(never_seen.is_err());
     let loaded = plain.get_or_load::<Stock>("3").await.unwrap().unwrap();
-    assert_eq!(loaded.value.load, 1, "it is loaded, and not cached");
+    assert_eq!(loaded.value.load, 1, "the row is loaded, but not cached");
     let pulse = service.pulse();
     let failing = RowCache::builder(&pulse).loader(service.database.clone());
     let failing = failing.build().unwrap();
@@ -42,17 +42,18 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     failing.get_or_load::<Stock>("4").await.unwrap_err();
     server.thaw();
     let list = async || failing.list(0, 9).await;
-    until("it answers again", async || list().await.is_ok()).await;
+    let answers = async || list().await.is_ok();
+    until("the server answers again", answers).await;
     let list = list().await.unwrap();
     assert_eq!((list.sums.failures, &*list.failed[0].id), (1, "4"));
-    // A lease whose answer never came lasts for 7 s.
+    // The lease of a request without an answer lasts for 7 s.
     service.manual.advance(Duration::from_secs(8));
     let loads = service.database.loads("1");
     let is_refreshed = async || service.database.loads("1") > loads;
     service
         .until("rows are refreshed again", is_refreshed)
         .await;
-    // A server that was killed kept nothing on disk.
+    // The killed server has nothing on disk.
     server.kill_9();
     server.restart().await;
     let is_scheduled = async || plain.schedule("1", Duration::from_secs(1)).await.is_ok();
@@ -64,7 +65,7 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
 }
 
 #[tokio::test]
-async fn rows_that_may_not_be_refreshed_are_told_until_they_may() {
+async fn denied_refreshes_are_reported_until_they_are_allowed() {
     let service = Service::redis().await;
     let pulse = service.pulse();
     let cache = RowCache::builder(&pulse).loader(service.database.clone());
@@ -74,12 +75,13 @@ async fn rows_that_may_not_be_refreshed_are_told_until_they_may() {
     let server = service.server.as_ref().unwrap();
     for (rule, is_denied) in [("-evalsha", true), ("+evalsha", false)] {
         let () = server.run(&format!("ACL SETUSER default {rule}")).await;
-        let is_told = async || {
+        let is_reported = async || {
             service.manual.advance(Duration::from_millis(500));
             let conditions = pulse.health().conditions;
             conditions.contains(&Condition::RowRefresh) == is_denied
         };
-        service.until("it is told, or quiet", is_told).await;
+        let what = "the condition is reported, or has ended";
+        service.until(what, is_reported).await;
     }
 }
 
@@ -110,7 +112,7 @@ async fn callers_share_a_load_and_its_wait_while_redis_is_away() {
     for read in reads.collect::<Vec<_>>() {
         assert!(read.await.unwrap().is_err());
     }
-    // One after the other, the reads would take more than a minute.
+    // One after another, the reads would take more than a minute.
     let took = start.elapsed();
     assert!(took < PATIENCE, "{took:?}");
     let gate = service.database.gate("1");
@@ -120,7 +122,7 @@ async fn callers_share_a_load_and_its_wait_while_redis_is_away() {
     });
     let loads: Vec<_> = loads.collect();
     until("a load begins", async || service.database.loads("1") > 0).await;
-    // This read begins after those of all callers, so they have timed out when it does.
+    // This read begins after the reads of all callers. So these reads have timed out when this one does.
     cache.get::<Stock>("2").await.unwrap_err();
     gate.add_permits(100);
     for load in loads {

@@ -1,5 +1,5 @@
-//! How many rows are loaded at once, by the daemon (the task that refreshes due rows) and for callers. Each load takes
-//! a *place*.
+//! The limit of loads at a time, by the daemon (the task that refreshes due rows) and for callers. Each load takes one
+//! of the *places* that `concurrency` allows.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub async fn all_loads_together_are_bounded(service: &Service) {
     }
     let are_loaded = async || scheduled.iter().all(|id| database.loads(id) >= 2);
     service.until("all rows are loaded twice", are_loaded).await;
-    let most = database.most();
+    let most = database.max_running();
     assert!((2..=16).contains(&most), "{most} loads at once");
     until("no load is left", async || database.running() == 0).await;
 }
@@ -83,17 +83,17 @@ pub async fn a_caller_that_is_dropped_frees_its_place(service: &Service) {
     for caller in waiting {
         assert!(caller.await.unwrap_err().is_cancelled());
     }
-    // Rows whose load has begun are loaded even if their callers have gone.
+    // Loads that have begun continue, even if their callers are dropped.
     gated.iter().for_each(JoinHandle::abort);
     open_gates(service);
     assert!(last.await.unwrap());
     // The rows of the dropped callers, whose loads had not begun, are never loaded.
     assert_eq!(database.order()[2..], ["last"]);
     until("no load is left", async || database.running() == 0).await;
-    assert_eq!(database.most(), 2);
+    assert_eq!(database.max_running(), 2);
 }
 
-pub async fn the_daemon_and_callers_take_turns(service: &Service) {
+pub async fn the_daemon_and_callers_share_the_places(service: &Service) {
     let (cache, database) = (cache(service, 2), &service.database);
     let gated = take_both_places(service, &cache).await;
     let callers = (0..100).map(|n| spawn(&cache, format!("caller {n}")));
@@ -112,10 +112,9 @@ pub async fn the_daemon_and_callers_take_turns(service: &Service) {
     service.until("all rows are loaded", are_loaded).await;
     let order = database.order();
     let first = |start: &str| order.iter().position(|id| id.starts_with(start)).unwrap();
-    // The daemon does not wait until all callers have their rows, nor do callers wait until the daemon has loaded all
-    // due rows.
+    // The daemon does not wait for all callers, and the callers do not wait for all due rows.
     assert!(first("due") < 60 && first("caller") < 60, "{order:?}");
-    assert_eq!(database.most(), 2);
+    assert_eq!(database.max_running(), 2);
 }
 
 pub async fn a_loader_may_ask_its_own_cache(service: &Service) {
@@ -152,5 +151,5 @@ pub async fn a_loader_may_ask_its_own_cache(service: &Service) {
     for id in ["a", "b", "c", "d", "due", "other 9"] {
         assert_eq!(database.loads(id), 1, "{id}");
     }
-    assert_eq!(database.most(), 1);
+    assert_eq!(database.max_running(), 1);
 }

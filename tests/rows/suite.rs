@@ -15,9 +15,9 @@ async fn value(cache: &RowCache, id: &str) -> Option<u64> {
     row.map(|row| row.value.load)
 }
 
-/// Lets `seconds` pass in small steps. After each step, waits until no good row is overdue by more than `late` seconds,
-/// as the machine may be busy. Meanwhile the clock goes on, because a lease whose answer was lost ends only when the
-/// clock has passed its end. Returns how many seconds have passed.
+/// Advances the clock by `seconds` in small steps. After each step, waits until no good row is overdue by more than
+/// `late` seconds, because the machine may be busy. The clock also advances during this wait, so that the leases of
+/// requests without an answer expire. Returns the number of seconds that have passed.
 async fn pass_on_time(service: &Service, cache: &RowCache, seconds: i64, late: f64) -> u64 {
     let is_on_time = async || {
         let rows = cache.list(0, 100).await.unwrap().rows;
@@ -32,8 +32,8 @@ async fn pass_on_time(service: &Service, cache: &RowCache, seconds: i64, late: f
     (service.clock.now_seconds() - start) as u64
 }
 
-/// Waits until the callers of these caches wait for a load. The read of another row is answered only after the callers'
-/// earlier requests on the same connection.
+/// Waits until the callers of these caches wait for a load. The store answers the read of another row only after the
+/// callers' earlier requests on the same connection.
 async fn until_callers_wait(caches: &[RowCache]) {
     for _ in 0..4 {
         let_tasks_run().await;
@@ -87,14 +87,14 @@ pub async fn a_row_is_refreshed_at_its_due_time_plus_its_delay(service: &Service
     service.manual.advance(Duration::from_secs_f64(left - 0.2));
     let row = cache.get::<Stock>("1").await.unwrap().unwrap();
     assert!(row.age.unwrap() < 5 * SECOND, "{:?}", row.age);
-    assert_eq!(service.database.loads("1"), 1, "it is not due");
+    assert_eq!(service.database.loads("1"), 1, "the row is not due");
     for load in 2..5 {
         service.until_cached(&cache, "1", load).await;
         let left = due_in(&cache, "1").await;
         assert!((3.0..=5.0).contains(&left), "{left}");
         service.manual.advance(Duration::from_secs_f64(left));
     }
-    // Missed turns are skipped, and the next turn is in step with the turns before.
+    // Missed refreshes are skipped. The next refresh is due a whole number of delays after the refresh before.
     service.until_cached(&cache, "1", 5).await;
     let phase = due_in(&cache, "1").await;
     let before = service.clock.now_seconds();
@@ -102,8 +102,8 @@ pub async fn a_row_is_refreshed_at_its_due_time_plus_its_delay(service: &Service
     service.until_cached(&cache, "1", 6).await;
     let passed = (service.clock.now_seconds() - before) as f64;
     let left = due_in(&cache, "1").await;
-    let turns = (passed + left - phase) / 5.0;
-    assert!((turns - turns.round()).abs() < 0.3, "{turns} turns");
+    let delays = (passed + left - phase) / 5.0;
+    assert!((delays - delays.round()).abs() < 0.3, "{delays} delays");
     assert!((0.0..=5.0).contains(&left), "{left}");
 }
 
@@ -120,7 +120,7 @@ pub async fn a_removed_row_is_gone_whatever_its_loader_returns(service: &Service
     service.advance(3_000).await;
     assert_eq!(value(&cache, "1").await, None);
     assert_eq!(cache.list(0, 9).await.unwrap().total, 0);
-    // A delay of 0 is the book's way to remove a row.
+    // In the book, a delay of 0 removes a row.
     service.database.open("1");
     cache.schedule("1", SECOND).await.unwrap();
     service.until_cached(&cache, "1", 3).await;
@@ -128,7 +128,7 @@ pub async fn a_removed_row_is_gone_whatever_its_loader_returns(service: &Service
     assert_eq!(value(&cache, "1").await, None);
 }
 
-pub async fn a_later_change_wins_over_an_older_answer(service: &Service) {
+pub async fn a_later_change_wins_over_an_older_load(service: &Service) {
     let cache = service.cache();
     let gate = service.database.gate("1");
     cache.schedule("1", 60 * SECOND).await.unwrap();
@@ -161,7 +161,8 @@ pub async fn a_row_that_fails_keeps_its_last_value_and_has_a_short_reason(servic
     let last = value(&cache, "bad").await;
     let list = async || cache.list(0, 9).await.unwrap().rows;
     let fails = async || list().await[0].failures >= 2;
-    service.until("it fails, and is listed first", fails).await;
+    let what = "the row fails, and is listed first";
+    service.until(what, fails).await;
     assert_eq!(value(&cache, "bad").await, last);
     let failing = list().await.remove(0);
     assert!(failing.age.is_some(), "{failing:?}");
@@ -172,7 +173,7 @@ pub async fn a_row_that_fails_keeps_its_last_value_and_has_a_short_reason(servic
     // The longest wait after a failure is a minute.
     service.manual.advance(60 * SECOND);
     let recovers = async || value(&cache, "bad").await != last;
-    service.until("it recovers", recovers).await;
+    service.until("the row is loaded again", recovers).await;
     let rows = list().await;
     let row = rows.iter().find(|row| row.id == "bad").unwrap();
     assert_eq!((row.failures, &row.last_error), (0, &None));
@@ -180,7 +181,7 @@ pub async fn a_row_that_fails_keeps_its_last_value_and_has_a_short_reason(servic
 
 pub async fn a_loader_that_hangs_panics_or_returns_too_much_fails(service: &Service) {
     let patient = service.builder().max_bytes(1_000).build().unwrap();
-    // On a busy machine, any load may take longer than this deadline, so only the load that hangs has it.
+    // On a busy machine, any load may take longer than this deadline, so only the load that hangs gets this deadline.
     let hurried = service
         .builder()
         .name("hurried")
@@ -210,7 +211,8 @@ pub async fn a_row_that_is_too_old_is_removed(service: &Service) {
     service.database.set("1", Mode::Fail);
     // Redis removes the row by its own clock.
     service.manual.advance(Duration::from_millis(2_100));
-    until("it is too old", async || value(&cache, "1").await.is_none()).await;
+    let is_removed = async || value(&cache, "1").await.is_none();
+    until("the row is removed", is_removed).await;
     let rows = cache.list(0, 9).await.unwrap().rows;
     assert_eq!(rows[0].age, None, "a row that is not cached has no age");
 }
@@ -228,17 +230,17 @@ pub async fn a_missing_row_stays_scheduled_unless_it_is_dropped(service: &Servic
         assert!(!cache.refresh_now("1").await.unwrap());
         assert_eq!(value(cache, "1").await, None);
     }
-    // The row stays scheduled where missing rows are not dropped.
+    // Only the cache that does not drop missing rows keeps the row scheduled.
     assert_eq!(cache.list(0, 9).await.unwrap().total, 1);
     assert_eq!(dropping.list(0, 9).await.unwrap().total, 0);
     service.database.set("1", Mode::Ok);
     service.manual.advance(5 * SECOND);
     let is_there = async || value(&cache, "1").await.is_some();
-    service.until("it is there again", is_there).await;
+    service.until("the row is cached again", is_there).await;
     assert_eq!(value(&dropping, "1").await, None);
 }
 
-pub async fn each_turn_is_done_by_one_of_several_daemons(service: &Service) {
+pub async fn each_refresh_is_made_by_one_of_several_daemons(service: &Service) {
     let caches = [service.cache(), service.cache(), service.cache()];
     let rows = (0..50).map(|id| (id.to_string(), 10 * SECOND));
     caches[0].schedule_many(rows).await.unwrap();
@@ -247,20 +249,23 @@ pub async fn each_turn_is_done_by_one_of_several_daemons(service: &Service) {
     service.advance(30).await;
     let loads = service.database.all_loads();
     assert!((50..=53).contains(&loads), "{loads} loads of 50 rows");
-    // The first intervals are shortened; after that, each row has one turn in ten seconds.
+    // The first intervals are shortened; after that, each row is refreshed every ten seconds.
     pass_on_time(service, &caches[0], 10, 2.0).await;
     let before = service.database.all_loads();
     let passed = pass_on_time(service, &caches[0], 20, 2.0).await;
-    let turns = service.database.all_loads() - before;
+    let refreshes = service.database.all_loads() - before;
     let expected = 5 * passed;
-    // Three daemons that ignored leases would load 15 rows a second. A row may be late at either end.
-    assert!(turns.abs_diff(expected) <= 10, "{turns} in {passed} s");
+    // Three daemons that ignored leases would load 15 rows a second. Rows may be late at the start and at the end.
+    assert!(
+        refreshes.abs_diff(expected) <= 10,
+        "{refreshes} in {passed} s"
+    );
 }
 
-pub async fn a_daemon_that_dies_gives_its_rows_back(service: &Service) {
+pub async fn the_rows_of_a_dead_daemon_are_loaded_by_another(service: &Service) {
     let (cache, task) = service.builder().build_with_task().unwrap();
     cache.schedule("1", SECOND).await.unwrap();
-    // A daemon that leases the row and dies.
+    // Another daemon leases the row, and dies.
     let rows = &service.store;
     let leased = rows
         .lease_rows("", "dead", LeaseOf::Due(5), 7.0)
@@ -277,7 +282,7 @@ pub async fn a_daemon_that_dies_gives_its_rows_back(service: &Service) {
         service.clock.now_seconds() - start < 6,
         "the lease has ended"
     );
-    assert_eq!(service.database.loads("1"), 0, "it is leased");
+    assert_eq!(service.database.loads("1"), 0, "the row is leased");
     service.until_cached(&cache, "1", 1).await;
 }
 
@@ -296,7 +301,7 @@ pub async fn rows_without_a_schedule_expire(service: &Service) {
     assert_eq!(cache.list(0, 9).await.unwrap().total, 0);
     service.manual.advance(Duration::from_millis(400));
     let is_gone = async || value(&cache, "1").await.is_none();
-    until("it has expired", is_gone).await;
+    until("the row has expired", is_gone).await;
     assert_eq!(load().await, 2);
 }
 
@@ -373,7 +378,7 @@ pub async fn rows_scheduled_together_are_spread(service: &Service) {
     assert!(last <= 100.0, "{first} {last}");
 }
 
-pub async fn rows_are_listed_the_latest_due_first(service: &Service) {
+pub async fn rows_are_listed_the_most_overdue_first(service: &Service) {
     let (cache, _task) = service.builder().build_with_task().unwrap();
     for (at, id) in ["c", "a", "b"].into_iter().enumerate() {
         let every = (at as u32 + 1) * SECOND;
@@ -409,7 +414,7 @@ pub async fn several_rows_are_read_at_once(service: &Service) {
     assert!(std::error::Error::source(&error).is_some(), "{error}");
 }
 
-pub async fn caches_of_several_names_are_apart(service: &Service) {
+pub async fn caches_with_different_names_are_separate(service: &Service) {
     let pulse = service.pulse();
     let named = RowCache::builder(&pulse).loader(service.database.clone());
     let (plain, named) = (service.cache(), named.name("offers").build().unwrap());
@@ -450,7 +455,7 @@ pub async fn a_read_through_asks_the_store_once(service: &Service) {
 }
 
 /// Loaders of a tenth of the rows hang, panic or fail.
-pub async fn rows_beside_bad_ones_are_on_time(service: &Service) {
+pub async fn rows_beside_bad_rows_are_on_time(service: &Service) {
     let builder = service.builder().deadline(Duration::from_millis(50));
     let cache = builder.build().unwrap();
     let bad = [Mode::Hang, Mode::Panic, Mode::Fail];
@@ -482,27 +487,27 @@ pub async fn rows_beside_bad_ones_are_on_time(service: &Service) {
     assert!(rows.iter().all(|row| row.id.starts_with("bad")), "{rows:?}");
 }
 
-/// Nothing else wakes the daemon here: no other row is due.
+/// No other row is due, which would wake the daemon too.
 pub async fn a_delay_below_a_second_is_kept(service: &Service) {
     let cache = service.cache();
     cache.schedule("1", SECOND / 5).await.unwrap();
     service.until_cached(&cache, "1", 1).await;
     let before = service.database.loads("1");
     let passed = pass_on_time(service, &cache, 4, 0.1).await;
-    let turns = service.database.loads("1") - before;
-    let is_kept = (3 * passed..=5 * passed + 6).contains(&turns);
-    assert!(is_kept, "{turns} turns in {passed} s");
-    // A row with a delay of nearly zero is loaded again and again.
+    let refreshes = service.database.loads("1") - before;
+    let is_kept = (3 * passed..=5 * passed + 6).contains(&refreshes);
+    assert!(is_kept, "{refreshes} refreshes in {passed} s");
+    // A row with a delay of nearly zero is loaded continuously.
     cache.schedule("2", Duration::from_nanos(1)).await.unwrap();
     for load in [1, 2, 3] {
         let is_loaded = async || service.database.loads("2") >= load;
-        service.until("it is loaded again", is_loaded).await;
+        service.until("the row is loaded again", is_loaded).await;
     }
 }
 
 pub async fn many_callers_cause_one_load(service: &Service) {
     let caches = [service.cache(), service.cache()];
-    for (id, mode, of_caches) in [
+    for (id, mode, cache_count) in [
         ("1", Mode::Ok, 2),
         ("none", Mode::Missing, 1),
         ("bad", Mode::Fail, 1),
@@ -510,7 +515,7 @@ pub async fn many_callers_cause_one_load(service: &Service) {
         service.database.set(id, mode);
         let gate = service.database.gate(id);
         let callers = (0..40).map(|number| {
-            let cache = caches[number % of_caches].clone();
+            let cache = caches[number % cache_count].clone();
             tokio::spawn(async move { cache.get_or_load::<Stock>(id).await })
         });
         let callers: Vec<_> = callers.collect();
@@ -526,9 +531,9 @@ pub async fn many_callers_cause_one_load(service: &Service) {
             }
         }
         assert_eq!(service.database.loads(id), 1, "{id}");
-        // A later caller does not get the old answer that there is no row.
+        // A later caller does not get the earlier answer that the row is missing.
         let _ = caches[0].get_or_load::<Stock>(id).await;
-        assert_eq!(service.database.loads(id), 3 - of_caches as u64, "{id}");
+        assert_eq!(service.database.loads(id), 3 - cache_count as u64, "{id}");
     }
 }
 
@@ -541,7 +546,7 @@ pub async fn a_read_does_not_wait_for_a_load(service: &Service) {
     until("the row is being loaded", begins).await;
     let read = tokio::time::timeout(5 * SECOND, cache.get::<Stock>("1")).await;
     assert!(read.expect("the read ends").unwrap().is_none());
-    // A caller that is dropped frees the row for the next one.
+    // A caller that is dropped does not block the next caller.
     caller.abort();
     gate.add_permits(9);
     let row = cache.get_or_load::<Stock>("1").await.unwrap().unwrap();
@@ -559,8 +564,8 @@ pub async fn a_shutdown_does_not_wait_for_a_loader_that_hangs(service: &Service)
     shutdown.expect("the shutdown ends").unwrap();
 }
 
-/// Rows that another daemon has leased are the first of the schedule.
-pub async fn rows_behind_many_leased_ones_are_on_time(service: &Service) {
+/// Another daemon has leased the first rows of the schedule.
+pub async fn rows_after_many_leased_rows_are_on_time(service: &Service) {
     let cache = service.cache();
     let rows = (0..1_000).map(|id| (format!("leased {id}"), 60 * SECOND));
     cache.schedule_many(rows).await.unwrap();
@@ -573,7 +578,7 @@ pub async fn rows_behind_many_leased_ones_are_on_time(service: &Service) {
 }
 
 /// The due time alone does not distinguish the second schedule from the first.
-pub async fn a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer(service: &Service) {
+pub async fn a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_load(service: &Service) {
     let rows = &service.store;
     let row = leased(service, "1", 5.0).await;
     let row = finished(row, Ok(Some(b"{}".to_vec())), 0.0);
@@ -581,7 +586,7 @@ pub async fn a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer(
     let report = rows.finish_row("", "token", &row).await.unwrap();
     assert!(!report.is_written);
     let leased = rows.lease_rows("", "token", LeaseOf::Due(1), 7.0).await;
-    assert_eq!(leased.unwrap().rows.len(), 1, "it is due again");
+    assert_eq!(leased.unwrap().rows.len(), 1, "the row is due again");
     let report = rows.finish_row("", "token", &row).await.unwrap();
     assert!(report.is_written);
     let next = report.next.unwrap();
@@ -604,7 +609,7 @@ pub async fn a_caller_that_is_dropped_leaves_no_lease(service: &Service) {
             _ = cache.get_or_load::<Stock>(&id) => {}
             () = polled => {}
         }
-        // No lease ends by itself, as the clock stands still.
+        // No lease expires, because the clock does not advance.
         let row = tokio::time::timeout(5 * SECOND, cache.get_or_load::<Stock>(&id)).await;
         let row = row.expect("no lease holds the row").unwrap().unwrap();
         assert_eq!(row.value.load, 1, "{id}");
@@ -623,7 +628,7 @@ pub async fn a_cached_row_is_not_leased_for_a_caller(service: &Service) {
     }
 }
 
-pub async fn rows_that_fail_alike_are_listed_the_latest_due_first(service: &Service) {
+pub async fn rows_that_fail_equally_often_are_listed_the_most_overdue_first(service: &Service) {
     for (id, backoff) in [("b", 5.0), ("a", 3.0), ("c", 4.0)] {
         let row = leased(service, id, 60.0).await;
         let row = finished(row, Err("it failed".to_owned()), backoff);
@@ -654,7 +659,7 @@ pub async fn a_failed_load_is_listed_wherever_it_is_counted(service: &Service) {
     cache.schedule("bad", SECOND).await.unwrap();
     let list = async || cache.list(0, 9).await.unwrap();
     let has_failed = async || list().await.rows.iter().any(|row| row.failures == 2);
-    service.until("it has failed twice", has_failed).await;
+    service.until("the row has failed twice", has_failed).await;
     for id in ["mended", "asked for", "asked for"] {
         cache.get_or_load::<Stock>(id).await.unwrap_err();
     }

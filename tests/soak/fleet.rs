@@ -18,13 +18,13 @@ pub struct Instance {
     pub began: Instant,
     pub process: Demo,
     pub traffic: Traffic,
-    /// The losses and resets in its last health, none of which are allowed.
+    /// A loss or a reset that its health has reported, if any. None is allowed.
     pub losses: Option<String>,
     url: String,
 }
 
 impl Instance {
-    /// Starts an instance that reaches Redis at `url`, and its clients.
+    /// Starts an instance that connects to Redis at `url`, and its clients.
     pub async fn start(instance: usize, url: String, seed: u64) -> Self {
         let life = Life {
             instance,
@@ -42,7 +42,7 @@ impl Instance {
         }
     }
 
-    /// Kills the process and starts another.
+    /// Kills the process, and starts a new one after `pause`.
     pub async fn kill_and_restart(&mut self, pause: Duration) {
         let killed = Instant::now();
         self.process.kill_9();
@@ -51,11 +51,12 @@ impl Instance {
         self.life.number += 1;
         self.process = process(self.life, &self.url).await;
         self.began = Instant::now();
-        self.traffic.go_on(self.life, self.process.address());
+        let address = self.process.address();
+        self.traffic.reconnect(self.life, address);
     }
 
-    /// What `path` answers as JSON. `None` after three seconds without an answer: with a silent store, an answer takes
-    /// two.
+    /// The JSON answer of `path`; `None` if the answer is an error, or takes more than three seconds. With a silent
+    /// store, an answer takes two seconds.
     pub async fn get(&self, path: &str) -> Option<Value> {
         let answer = async {
             let mut client = Client::connect(self.process.address()).await;
@@ -73,7 +74,7 @@ impl Instance {
         for pointer in pointers {
             let n = health.pointer(pointer).and_then(Value::as_u64);
             if n != Some(0) {
-                self.losses = Some(format!("{} tells {pointer}: {n:?}", self.life.name()));
+                self.losses = Some(format!("{} reports {pointer}: {n:?}", self.life.name()));
             }
         }
         Some(health)
@@ -90,7 +91,7 @@ impl Instance {
         .await;
     }
 
-    /// The last warnings and errors of its log, newest first.
+    /// The last warnings and errors in the instance's log, newest first.
     pub fn last_warnings(&self) -> Vec<String> {
         let log = self.process.stderr();
         let lines = log.lines().rev();

@@ -1,20 +1,20 @@
 //! Three instances of a service under steady HTTP traffic, and a fault every ten seconds: `make soak MINUTES=15`.
-//! At the end, what the clients were answered is compared with what Redis holds, and a table is printed. Any violation
-//! is an error.
+//! At the end, the program compares the answered requests with the totals in Redis, and prints a table. Any difference
+//! that a fault does not explain is an error.
 //!
-//! `PULSE_SEED` repeats the faults of a run. Without `run` as its first argument it does nothing, so that a plain
+//! `PULSE_SEED` repeats the faults of a run. Without `run` as its first argument, the program does nothing, so
 //! `cargo test` only compiles it.
 //!
-//! Read in this order: [`order`] (a request and what it must leave in the store), [`service`] (an instance),
-//! [`traffic`] (its clients), [`fleet`], [`fault`] (the ten kinds), [`sample`] (memory and journal), [`compare`],
-//! [`reported`] (which conditions are reported, and when), [`run`] (one run from start to end).
+//! Read in this order: [`order`] (a request and the amounts that it adds in the store), [`service`] (an instance),
+//! [`traffic`] (its clients), [`fleet`], [`fault`] (the ten kinds of faults), [`sample`] (memory and journal),
+//! [`compare`], [`reported`] (when conditions are reported), [`run`] (one run from start to end).
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     dead_code,
     missing_docs,
     unreachable_pub,
-    reason = "test code: a panic is a failed test; not all of the shared parts are used here"
+    reason = "a panic fails the test, and the program uses only some items of the shared modules"
 )]
 
 #[path = "../faults"]
@@ -64,8 +64,8 @@ fn main() -> std::process::ExitCode {
     };
     let length = Duration::from_secs_f64(length * 60.0);
     let seed = rig::seed::seed();
-    // When the signal wins, dropping the run ends all that it has started. Whatever ends this process, a watcher of
-    // each child ends that child.
+    // After a signal, dropping the run ends all processes that it has started. If this process is killed, the watcher
+    // of each child ends the child.
     let passed = runtime.block_on(async {
         tokio::select! {
             passed = run::run(length, seed) => passed,

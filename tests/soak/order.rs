@@ -1,4 +1,4 @@
-//! A request, and what it must leave in the store.
+//! A request, and the amounts that it adds in the store.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub const SOLD: &str = "sold";
 /// lives lack requests.
 pub const LIVES: &str = "lives";
 
-/// The life of an instance: each restart begins another.
+/// A life of an instance: the time from a start to the next kill.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     /// The number of the instance.
@@ -24,8 +24,8 @@ pub struct Life {
 }
 
 impl Life {
-    /// The name of the instance. It is a part of each of its paths and names, so that the totals of each instance can
-    /// be told apart in the store.
+    /// The name of the instance. All paths and names of the instance contain this name, so the store has totals for
+    /// each instance.
     pub fn name(self) -> String {
         format!("web-{}", self.instance + 1)
     }
@@ -51,7 +51,7 @@ impl Life {
     }
 }
 
-/// Each quantity that is counted.
+/// The quantities that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// The book's counters of requests by path.
@@ -140,7 +140,7 @@ impl Order {
         format!("{} product {}", life.name(), self.product)
     }
 
-    /// The amounts by which the store's totals must grow, once the order is answered in `life`.
+    /// The amounts by which the store's totals grow, if `life` answers the order.
     pub fn amounts(&self, life: Life) -> impl Iterator<Item = (Key, i64)> + use<> {
         let context = format!("GET {}", life.route(self.page));
         let is = |status| i64::from(self.status() == status);

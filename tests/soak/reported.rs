@@ -1,4 +1,4 @@
-//! Conditions under the faults of a soak: how long until an instance reports each, and until no instance does.
+//! The conditions of a soak: the time until an instance reports a condition, and the time until no instance does.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use crate::fault::Site;
 use crate::faults::denials::SERVER_FAULTS;
 use crate::fleet::Instance;
 
-/// A condition must be reported within 10 s of its fault, and must end within 10 s of the end of the fault. The
-/// additional 0.5 s are for the time that a look at the health takes.
+/// A condition must be reported within 10 s of its fault, and must end within 10 s of the end of the fault. Reading the
+/// health may take 0.5 s more.
 const LIMIT: Duration = Duration::from_millis(10_500);
 /// The time after which waiting for a condition ends without success.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pause between two looks at the health.
-const LOOK: Duration = Duration::from_millis(250);
+/// The pause between two reads of the health.
+const PAUSE: Duration = Duration::from_millis(250);
 
-/// The conditions whose faults are not those of [`SERVER_FAULTS`].
+/// The conditions that are not in [`SERVER_FAULTS`].
 const OTHERS: [&str; 3] = ["unreachable", "silent_instance", "replaced_key"];
 
 /// All conditions that the soak waits for.
@@ -45,8 +45,8 @@ async fn set(condition: &str, begins: bool, site: &Site) {
     site.server.run(&command).await
 }
 
-/// For each condition, the seconds from the start of its fault until it was reported, and from the end of the fault
-/// until it ended: a pair for each fault.
+/// Two times for each fault of each condition, in seconds: from the start of the fault until the condition was
+/// reported, and from the end of the fault until the condition ended.
 #[derive(Debug, Default)]
 pub struct Reported(BTreeMap<&'static str, Vec<(f64, f64)>>);
 
@@ -79,13 +79,14 @@ impl Reported {
     }
 }
 
-/// Looks until any instance reports a condition, or none does. A frozen instance does not delay the others.
+/// Waits until any instance reports a condition, or until none does if `is_reported` is false. Returns the time that
+/// this took, at most [`PATIENCE`]. A frozen instance does not delay the reads of the others.
 async fn until(site: &mut Site, condition: &str, is_reported: bool) -> Duration {
     let start = Instant::now();
     let instances = site.fleet.iter_mut().map(|instance| {
         Box::pin(async move {
             while reports(instance, condition).await.unwrap_or(false) != is_reported {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(PAUSE).await;
             }
         })
     });
@@ -102,9 +103,9 @@ async fn until(site: &mut Site, condition: &str, is_reported: bool) -> Duration 
 
 /// Whether an instance reports a condition; `None` if it does not answer.
 async fn reports(instance: &mut Instance, condition: &str) -> Option<bool> {
-    // Some conditions are noticed by reading, which takes longer while the store is silent.
+    // An instance notices some conditions only by reading. A read takes longer while the store is silent.
     let read = instance.get("/admin/pulse/api/paths?window=5m");
-    let _ = tokio::time::timeout(2 * LOOK, read).await;
+    let _ = tokio::time::timeout(2 * PAUSE, read).await;
     let health = instance.health().await?;
     let conditions = health["conditions"].as_array()?;
     Some(conditions.iter().any(|other| other == condition))

@@ -18,14 +18,14 @@ use crate::sample::Samples;
 const INSTANCES: usize = 3;
 /// A fault begins every ten seconds.
 const PERIOD: Duration = Duration::from_secs(10);
-/// A fault that ends late leaves at least this time before the next one.
+/// The least time between the end of a fault and the next fault.
 const REST: Duration = Duration::from_secs(3);
-/// Time between two looks at the fleet.
-const LOOK: Duration = Duration::from_millis(250);
+/// The time between two reads of the health or of an answer.
+const PAUSE: Duration = Duration::from_millis(250);
 /// The time within which the API must answer at the end.
 const PATIENCE: Duration = Duration::from_secs(15);
 const HOUR: i64 = 3_600;
-/// How many violations are printed one by one.
+/// The most violations that are printed.
 const MOST_FAULTS: usize = 30;
 /// Counts of health that must be 0 at the end: nothing of the fleet may be refused, set aside or missing.
 const ZERO: [&str; 7] = [
@@ -40,7 +40,7 @@ const ZERO: [&str; 7] = [
 
 /// Runs for this long, and prints the table. Returns whether all rules were kept.
 pub async fn run(length: Duration, seed: u64) -> bool {
-    wait_for_the_hour(length).await;
+    wait_for_next_hour(length).await;
     let mut rng = fastrand::Rng::with_seed(seed);
     let faults = (length.as_secs_f64() / PERIOD.as_secs_f64()).ceil() as usize;
     let plans = Plan::draw(faults, INSTANCES, &mut rng);
@@ -54,21 +54,21 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         let offset = plans.get(number).map(|plan| plan.offset);
         start + PERIOD * number as u32 + offset.unwrap_or_default()
     };
-    // All instances are known to the store before the first fault.
+    // The store knows all instances before the first fault.
     watch(&mut site, &mut samples, begin(0) + REST).await;
     for (number, plan) in plans.iter().enumerate() {
         plan.inflict(&mut site).await;
         let next = begin(number + 1).max(Instant::now() + REST);
-        let well = match recover(&mut site, next).await {
-            Some(time) => format!("well again after {:.1} s", time.as_secs_f64()),
-            None => "not well again before the next".to_owned(),
+        let recovery = match recover(&mut site, next).await {
+            Some(time) => format!("recovered after {:.1} s", time.as_secs_f64()),
+            None => "not recovered before the next fault".to_owned(),
         };
         let (at, lasted) = (start.elapsed().as_secs(), plan.length.as_secs_f64());
-        eprintln!("{at:>5} s  {}, {lasted:.1} s; {well}", plan.fault);
-        // After each planned fault comes a fault with a condition, which an instance must report.
+        eprintln!("{at:>5} s  {}, {lasted:.1} s; {recovery}", plan.fault);
+        // Each planned fault is followed by the fault of a condition, which an instance must report.
         let condition = conditions[number % conditions.len()];
         faults.extend(reported.inflict(condition, &mut site).await);
-        // Lets the instances recover first, as a kill may lose no more than the last interval.
+        // The instances must recover before the next kill, which may lose only the last flush interval.
         let _ = recover(&mut site, Instant::now() + PERIOD).await;
         watch(&mut site, &mut samples, next).await;
         if start.elapsed() >= length {
@@ -81,7 +81,9 @@ pub async fn run(length: Duration, seed: u64) -> bool {
     }
     settle(&mut site, &mut faults, began).await;
     reported.print();
-    println!("\n| Flat | Median of the second third | Of the last | Allowed |\n|---|---|---|---|");
+    println!(
+        "\n| Sampled | Median of the second third | Of the last third | Allowed |\n|---|---|---|---|"
+    );
     for series in &samples.series {
         // A third may have no samples of an instance that was killed too often.
         let medians = series.medians(length).unwrap_or_default();
@@ -89,7 +91,7 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         println!("| {name} | {second} | {last} | {allowed} |");
         if last > allowed {
             faults.push(format!(
-                "{name}: grew from {second} to {last}, {allowed} are allowed"
+                "{name}: grew from {second} to {last}, at most {allowed} is allowed"
             ));
         }
     }
@@ -114,9 +116,9 @@ pub async fn run(length: Duration, seed: u64) -> bool {
     false
 }
 
-/// The book's statistics have two hours. A run that would touch a third hour waits for the turn of the hour, if that is
-/// at most three minutes away.
-async fn wait_for_the_hour(length: Duration) {
+/// The book's statistics cover two hours. If a run would touch a third hour, waits until the next hour begins, but for
+/// at most three minutes.
+async fn wait_for_next_hour(length: Duration) {
     let (length, passed) = (length.as_secs() as i64 + 120, now() % HOUR);
     let left = HOUR - passed;
     if passed + length > 2 * HOUR && left <= 180 {
@@ -144,7 +146,7 @@ async fn start(rng: &mut fastrand::Rng) -> Site {
     }
 }
 
-/// Samples once a second, and looks at the health of the instances, until `end`.
+/// Reads the health of the instances and takes samples once a second, until `end`.
 async fn watch(site: &mut Site, samples: &mut Samples, end: Instant) {
     loop {
         for instance in &mut site.fleet {
@@ -159,21 +161,21 @@ async fn watch(site: &mut Site, samples: &mut Samples, end: Instant) {
     }
 }
 
-/// Waits after a fault until the store has acknowledged a call of each instance. Returns how long that took, or `None`
-/// if it has not happened by `end`.
+/// Waits after a fault until the store has acknowledged a call of each instance. Returns the time that this took, or
+/// `None` at `end`.
 async fn recover(site: &mut Site, end: Instant) -> Option<Duration> {
     let healed = Instant::now();
     while Instant::now() < end {
-        let mut is_well = true;
+        let mut has_recovered = true;
         for instance in &mut site.fleet {
             let health = instance.health().await;
             let age = health.and_then(|health| health["flush"]["last_flush_age_seconds"].as_f64());
-            is_well &= age.is_some_and(|age| age < healed.elapsed().as_secs_f64());
+            has_recovered &= age.is_some_and(|age| age < healed.elapsed().as_secs_f64());
         }
-        if is_well {
+        if has_recovered {
             return Some(healed.elapsed());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(PAUSE).await;
     }
     None
 }
@@ -183,8 +185,10 @@ async fn settle(site: &mut Site, faults: &mut Vec<String>, began: i64) {
     for instance in &site.fleet {
         instance.flush().await;
     }
-    let keys = site.fleet.iter().flat_map(|of| of.traffic.ledger().keys());
-    let keys: Vec<Key> = keys.collect();
+    let keys = site.fleet.iter();
+    let keys: Vec<Key> = keys
+        .flat_map(|instance| instance.traffic.ledger().keys())
+        .collect();
     let mut stored = read(site, &keys, began).await;
     for instance in &mut site.fleet {
         let name = instance.life.name();
@@ -198,7 +202,7 @@ async fn settle(site: &mut Site, faults: &mut Vec<String>, began: i64) {
         for pointer in ZERO {
             let n = health.pointer(pointer).and_then(Value::as_u64);
             if n != Some(0) {
-                faults.push(format!("{name} tells {pointer}: {n:?}"));
+                faults.push(format!("{name} reports {pointer}: {n:?}"));
             }
         }
         faults.extend(instance.losses.take());
@@ -230,26 +234,27 @@ async fn settle(site: &mut Site, faults: &mut Vec<String>, began: i64) {
                 .then(|| format!("{key:?}: {compared:?}")),
         );
     }
-    println!("\n| Total | Answered | Stored | Difference | At most by kills | Unheard |");
+    println!("\n| Total | Answered | Stored | Difference | At most by kills | Unanswered |");
     println!("|---|---|---|---|---|---|");
     for (quantity, sum) in &sums {
         let Compared {
             answered,
             stored,
-            unheard,
+            unanswered,
             at_kills,
         } = sum;
         let difference = stored - answered;
         println!(
-            "| {quantity:?} | {answered} | {stored} | {difference} | -{at_kills} | {unheard} |"
+            "| {quantity:?} | {answered} | {stored} | {difference} | -{at_kills} | {unanswered} |"
         );
     }
-    // The counter of all requests is in other calls than the counters by path: a kill may come between the two.
+    // The counter of all requests and the counters by path can be in different calls, and a kill can prevent one of
+    // them.
     let (all, hits) = (by_day(&mut conn, "hits").await, sums[&Quantity::Hits]);
-    if (all - hits.stored).abs() > hits.at_kills + hits.unheard {
+    if (all - hits.stored).abs() > hits.at_kills + hits.unanswered {
         faults.push(format!("{all} hits, {} by path", hits.stored));
     }
-    // These come last, as they are many and say less about the cause.
+    // These lines come last, because there are many, and they say little about the cause.
     faults.extend(wrong);
 }
 
@@ -260,7 +265,7 @@ fn compared(site: &Site, stored: &Tally) -> Vec<(Key, Compared)> {
         .collect()
 }
 
-/// Reads the records as `api/paths` answers them, once the reader has caught up.
+/// Reads the totals of records from `api/paths`, until the answer has all requests.
 async fn read(site: &Site, keys: &[Key], began: i64) -> Tally {
     let start = Instant::now();
     loop {
@@ -276,6 +281,6 @@ async fn read(site: &Site, keys: &[Key], began: i64) -> Tally {
             }
         }
         assert!(!is_late, "api/paths does not answer at the end");
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }

@@ -1,7 +1,7 @@
-//! Memory and the journal's length, sampled between faults, and the rules by which they are flat.
+//! Samples memory and the length of the journal between faults, to check that they do not grow.
 //!
-//! The first third of a run is its warm-up. The median of the last third may be above the median of the second
-//! third by what [`Series`] allows: an allowance for noise, and for Redis the growth of each minute that is by design.
+//! The first third of a run is its warm-up. The median of the last third may exceed the median of the second third by
+//! an allowance for noise, and in Redis by an allowance for each minute, because its data grows in the first hours.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,16 @@ use crate::faults::service::PREFIX;
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::issue;
 
-/// A process is sampled from this age on: before, it takes up the memory that it needs.
-const GROWN_UP: Duration = Duration::from_secs(30);
+/// The age from which on a process is sampled. A younger process still allocates the memory that it needs.
+const WARM_UP: Duration = Duration::from_secs(30);
 
-/// One measurement over a run, and by how much its median may grow from the second third to the last.
+/// The samples of one number, and the allowed growth of its median from the second third of the run to the last third.
 #[derive(Clone, Debug)]
 pub struct Series {
     pub name: String,
     /// The allowed growth, as a share of the median.
     share: f64,
+    /// The allowed growth, whatever the median.
     fixed: f64,
     /// The allowed growth for each minute between the middles of the two thirds.
     per_minute: f64,
@@ -36,8 +37,8 @@ impl Series {
         }
     }
 
-    /// The medians of the second third and of the last third, and what is allowed for the latter. `None` if a third of
-    /// the run has no samples.
+    /// The medians of the second and of the last third, and the highest allowed median of the last third. `None` if one
+    /// of these thirds has no samples.
     pub fn medians(&self, length: Duration) -> Option<[u64; 3]> {
         let third = length / 3;
         let median = |from: Duration, to: Duration| {
@@ -57,7 +58,7 @@ impl Series {
     }
 }
 
-/// All that is sampled: the memory of each instance, that of Redis, and the journal.
+/// The samples of all numbers: the memory of each instance, the memory of Redis, and the length of the journal.
 #[derive(Debug)]
 pub struct Samples {
     start: Instant,
@@ -78,13 +79,13 @@ impl Samples {
         }
     }
 
-    /// Samples everything once. No fault may be present.
+    /// Takes one sample of each number. Redis must be available.
     pub async fn take(&mut self, site: &Site) {
         let conn = &mut site.server.connection().await;
         let entries: u64 = issue(conn, "XLEN", JournalKeys::below(PREFIX).journal).await;
         let rss = site.fleet.iter().map(|instance| {
-            let is_grown_up = instance.began.elapsed() > GROWN_UP;
-            is_grown_up.then(|| instance.process.rss_bytes() / 1024)
+            let is_warm = instance.began.elapsed() > WARM_UP;
+            is_warm.then(|| instance.process.rss_bytes() / 1024)
         });
         let used_memory = site.server.used_memory().await / 1024;
         let values = rss.chain([Some(used_memory), Some(entries)]);

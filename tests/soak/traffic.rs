@@ -1,4 +1,4 @@
-//! The clients of an instance, and what they were answered.
+//! The clients of an instance, and the answers that they got.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -17,30 +17,31 @@ pub const CLIENTS: usize = 4;
 /// Milliseconds between an answer and the next request of a client.
 const PAUSE: std::ops::Range<u64> = 5..60;
 
-/// The time before a SIGKILL whose requests may be lost: a flush interval of 1 s with its jitter of 50 ms, and the rest
-/// for the flush itself, on a busy machine.
+/// The requests of this time before a SIGKILL may be lost: a flush interval of 1 s with its jitter of 50 ms, and a
+/// flush, on a busy machine.
 pub const LAST_INTERVAL: Duration = Duration::from_millis(1_500);
 
-/// What the clients of an instance were answered.
+/// The totals of the requests that the clients of an instance have sent.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// Totals of requests that were answered in full.
     pub answered: Tally,
-    /// Totals of requests that were sent and not answered, as the instance was killed. They may be in the store.
-    pub unheard: Tally,
-    /// Totals of requests that were answered within the [`LAST_INTERVAL`] before a kill. They may be missing.
+    /// Totals of requests that were sent, but not answered, because the instance was killed. The store may have them.
+    pub unanswered: Tally,
+    /// Totals of requests that were answered within the [`LAST_INTERVAL`] before a kill. The store may lack them.
     pub at_kills: Tally,
-    /// Answers that were not what they should be, one line each.
+    /// Unexpected answers, one line each.
     pub faults: Vec<String>,
+    /// The requests that were answered last, oldest first.
     recent: VecDeque<(Instant, Order, Life)>,
-    /// Clients that have lost their connection.
+    /// The number of clients that have lost their connection.
     waiting: usize,
 }
 
 impl Ledger {
     /// The keys of all requests that were sent.
     pub fn keys(&self) -> BTreeSet<Key> {
-        let keys = self.answered.keys().chain(self.unheard.keys());
+        let keys = self.answered.keys().chain(self.unanswered.keys());
         keys.cloned().collect()
     }
 
@@ -86,7 +87,8 @@ impl Traffic {
         lock(&self.ledger)
     }
 
-    /// Waits until each client has noticed the kill that began at `killed`, and notes what it may have taken.
+    /// Waits until each client has noticed the kill at `killed`, and adds the requests that the kill may have lost to
+    /// `at_kills`.
     pub async fn note_kill(&self, killed: Instant) {
         until("each client notices the kill", async || {
             self.ledger().waiting == CLIENTS
@@ -102,8 +104,8 @@ impl Traffic {
         }
     }
 
-    /// Sends the clients to the next life of the instance.
-    pub fn go_on(&self, life: Life, address: SocketAddr) {
+    /// Connects the clients to the next life of the instance.
+    pub fn reconnect(&self, life: Life, address: SocketAddr) {
         self.life.send_replace(Some((life, address)));
     }
 
@@ -120,7 +122,7 @@ fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One client: a connection at a time, which sends requests at a steady pace.
+/// Runs one client, which sends requests at a steady pace over one connection at a time.
 async fn visit(
     ledger: Arc<Mutex<Ledger>>,
     mut lives: watch::Receiver<Option<(Life, SocketAddr)>>,
@@ -142,7 +144,7 @@ async fn visit(
                 }
                 Err(_) => {
                     let mut ledger = lock(&ledger);
-                    add(&mut ledger.unheard, order.amounts(life));
+                    add(&mut ledger.unanswered, order.amounts(life));
                     ledger.waiting += 1;
                     break;
                 }

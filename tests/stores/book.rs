@@ -1,4 +1,4 @@
-//! The book's own functions beside this crate, with an empty prefix.
+//! The book's own functions and this crate read and write the same keys, with an empty prefix.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ async fn this_crate_reads_and_extends_data_of_the_book() {
     assert_eq!((last.count, last.sum, last.min), (2.0, 6.0, 1.0));
     let slowest = book::slowest(connection, "").await;
     assert_eq!(slowest[0], ("/profile".into(), 5.0));
-    // The book's functions also move on from an hour that this crate wrote.
+    // The book's functions also begin the next hour after an hour that this crate wrote.
     let next = iso_hour(THIS_HOUR + HOUR);
     book::access_time(connection, "", "/profile", 1.0, &next).await;
     fixture.advance(HOUR);
@@ -103,9 +103,9 @@ async fn without_the_books_keys_the_records_answer_queries() {
     apply(&store, &call("a", 1, batch)).await.unwrap();
 
     let keys: Vec<String> = fixture.run("KEYS *").await;
-    let is_books =
+    let is_of_book =
         |key: &str| key.starts_with("stats:") || key.starts_with("slowest:") || key.contains("GET");
-    assert!(!keys.iter().any(|key| is_books(key)), "{keys:?}");
+    assert!(!keys.iter().any(|key| is_of_book(key)), "{keys:?}");
     let snapshot = store.snapshot(NOW).await.unwrap();
     assert_eq!(snapshot.problems, []);
     let hour = snapshot.contexts[0].hour.as_ref().unwrap();

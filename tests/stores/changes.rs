@@ -1,4 +1,4 @@
-//! Changes and marks, in either store.
+//! Changes and marks, in each store.
 
 use serde_json::json;
 use tower_pulse_core::store::conditional_write::{ConditionalWrite, Written};
@@ -75,12 +75,12 @@ pub async fn a_judgement_replaces_the_one_that_it_was_made_from(fixture: &mut Fi
 
     // Names are data: they may contain `<` and quotes.
     let (first, second) = (change("GET /\"<x>\""), change("GET /b"));
-    let one = [first.clone()];
-    let one = judge.judgement(NOW, &one, &[]).await.unwrap();
-    let other = [second.clone()];
-    let other = judge.judgement(NOW, &other, &[]).await.unwrap();
-    assert_eq!(judge.write(&one).await.unwrap(), Written::Done);
-    for late in [&one, &other] {
+    let saved = [first.clone()];
+    let saved = judge.judgement(NOW, &saved, &[]).await.unwrap();
+    let outdated = [second.clone()];
+    let outdated = judge.judgement(NOW, &outdated, &[]).await.unwrap();
+    assert_eq!(judge.write(&saved).await.unwrap(), Written::Done);
+    for late in [&saved, &outdated] {
         assert_eq!(judge.write(late).await.unwrap(), Written::Differs);
     }
     let read = log(fixture).await;
@@ -89,13 +89,13 @@ pub async fn a_judgement_replaces_the_one_that_it_was_made_from(fixture: &mut Fi
 
     let mut ended = first.clone();
     ended.ended = Some(NOW + MINUTE);
-    let two = [second.clone(), ended.clone()];
-    let write = judge.judgement(NOW + MINUTE, &two, &[]).await.unwrap();
+    let both = [second.clone(), ended.clone()];
+    let write = judge.judgement(NOW + MINUTE, &both, &[]).await.unwrap();
     assert_eq!(judge.write(&write).await.unwrap(), Written::Done);
-    assert_eq!(changes(fixture).await, sorted(two.into()));
+    assert_eq!(changes(fixture).await, sorted(both.into()));
 
-    let three = judge.judgement(NOW + 2 * MINUTE, &[], &[&*first.id]).await;
-    assert_eq!(judge.write(&three.unwrap()).await.unwrap(), Written::Done);
+    let removal = judge.judgement(NOW + 2 * MINUTE, &[], &[&*first.id]).await;
+    assert_eq!(judge.write(&removal.unwrap()).await.unwrap(), Written::Done);
     let read = log(fixture).await;
     assert_eq!(read.changes, [second]);
     assert_eq!(read.judged.until, NOW + 2 * MINUTE);
@@ -164,8 +164,8 @@ pub async fn a_full_log_is_read_in_pages(fixture: &mut Fixture) {
     let journal = fixture.store.journal();
     let page = [TableRead::Page(Table::Changes, None)];
     let mut page = journal.read_tables(Purpose::Query, &page).await.unwrap();
-    assert!(page.page().next.is_some(), "it does not fit on a page");
-    // All changes are replaced, and no old field is left.
+    assert!(page.page().next.is_some(), "the log fits on one page");
+    // All changes are replaced, and no old fields are left.
     let ended = ended(&full);
     let before = fields(fixture).await;
     let write = judge.judgement(NOW + MINUTE, &ended, &[]).await.unwrap();
@@ -174,7 +174,7 @@ pub async fn a_full_log_is_read_in_pages(fixture: &mut Fixture) {
     assert_eq!(fields(fixture).await, before);
 }
 
-/// The first steps of a write, as of an instance that dies after them.
+/// The first steps of a write, as if the instance had died after these steps.
 fn begun(write: &ConditionalWrite, steps: usize) -> ConditionalWrite {
     ConditionalWrite {
         steps: write.steps[..steps].to_vec(),
@@ -196,7 +196,7 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
     assert_eq!(next.write_by_hand(&write).await.unwrap(), Written::Done);
     assert_eq!(changes(fixture).await, sorted(last.to_vec()));
     let few = fields(fixture).await;
-    assert_eq!(few, 3, "nothing is left of the other");
+    assert_eq!(few, 3, "fields of the unfinished judgement are left");
 
     let ended = ended(&full);
     for steps in [1, 2] {
@@ -212,7 +212,7 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
     assert!(all > 200, "{all}");
     let judgement = read_judgement(fixture.store.journal()).await;
     assert!(judgement.unwrap().changes.obsolete.len() > 200);
-    // The next judge finds other changes, as more is known by then.
+    // The next judge finds other changes, because it knows more requests.
     let removed = [&*full[7].id];
     let write = next.judgement(NOW + MINUTE, &ended[..1], &removed);
     let write = write.await.unwrap();
@@ -253,7 +253,7 @@ async fn stored(fixture: &Fixture) -> Vec<Mark> {
 pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
     assert_eq!(stored(fixture).await, []);
     let most = MAX_MARKS as i64;
-    // Several at once, and one by one; each is sent twice.
+    // Several at once, and one by one. Some marks are sent twice.
     for marks in [0..40, 30..41, 41..42, 41..42, 42..most + 3] {
         add(fixture, marks.map(plain)).await;
     }

@@ -1,5 +1,5 @@
-//! The names of the tests that every store passes. `tests/stores` runs these tests, and `tests/topologies` runs them
-//! against a cluster.
+//! The names of the tests for every store. `tests/stores` runs these tests, and `tests/topologies` runs them against a
+//! cluster.
 
 /// Gives the names of all tests in `suite` to a macro.
 macro_rules! each_test_of_the_suite {
@@ -11,11 +11,11 @@ macro_rules! each_test_of_the_suite {
             instances_that_write_at_once_lose_no_sample,
             a_later_hour_makes_the_current_hour_the_last,
             samples_of_the_last_hour_are_added_to_it,
-            an_hour_after_the_last_one_replaces_it_and_older_hours_are_late,
+            a_new_hour_replaces_the_last_hour_and_older_hours_are_late,
             samples_more_than_an_hour_ahead_are_skewed,
             a_page_and_a_timer_of_one_name_are_two_contexts,
             a_batch_of_other_precisions_is_refused,
-            failures_and_cut_off_requests_are_told_apart,
+            failed_and_censored_requests_are_distinguished,
             codes_and_kinds_beyond_their_limits_count_as_others,
             counters_are_stored_at_all_precisions,
             new_slices_push_old_ones_out,
@@ -34,7 +34,7 @@ macro_rules! each_test_of_the_suite {
             a_full_log_is_read_in_pages,
             a_judgement_that_is_not_finished_does_not_count,
             the_newest_marks_are_retained,
-            what_counts_as_recorded_begins_with_the_first_sample,
+            the_recorded_time_begins_with_the_first_sample,
         }
     };
 }

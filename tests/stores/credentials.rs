@@ -1,4 +1,4 @@
-//! Credentials that an application gives when it is asked.
+//! Credentials that an application gives for each connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +9,8 @@ use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::PATIENCE;
 
-/// A store whose application gives these passwords one after another, and then repeats the last one. Also returns how
-/// often the application was asked.
+/// A store whose application gives these passwords one after another, and then repeats the last password. Also returns
+/// the number of times that the application was asked.
 fn store(
     server: &RedisServer,
     passwords: &'static [&'static str],
@@ -40,7 +40,7 @@ async fn set_password(server: &RedisServer, password: &str) {
 }
 
 #[tokio::test]
-async fn each_connection_asks_for_the_credentials_of_now() {
+async fn each_connection_asks_for_the_current_credentials() {
     let server = server("first").await;
     let (store, asked) = store(&server, &["first", "second"]);
     store.hello().await.unwrap();
@@ -54,7 +54,7 @@ async fn each_connection_asks_for_the_credentials_of_now() {
 }
 
 #[tokio::test]
-async fn a_password_that_is_refused_is_asked_for_once_more() {
+async fn after_a_refused_password_the_application_is_asked_once_more() {
     let server = server("new").await;
     let (renewed, asked) = store(&server, &["old", "new"]);
     renewed.hello().await.unwrap();

@@ -27,7 +27,7 @@ use crate::rig::reads::{Snapshot, StoreReads};
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::PATIENCE;
 
-/// The current hour of every test. Tests begin in the middle of it, at `NOW`.
+/// The current hour of every test. Tests begin in the middle of this hour, at `NOW`.
 pub const THIS_HOUR: i64 = 1_699_999_200;
 pub const NOW: i64 = THIS_HOUR + 1_800;
 pub const LAST_HOUR: i64 = THIS_HOUR - HOUR;
@@ -106,11 +106,11 @@ pub async fn apply(store: &Arc<dyn Store>, call: &FencedBatch) -> Result<ApplyOu
     applied
 }
 
-/// How often each command has run in a server since its start.
+/// The number of times that each command has run in a server since its start.
 pub async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
     let stats = server.info("commandstats").await.into_iter();
-    let calls = stats.filter_map(|(name, figures)| {
-        let calls = figures.split(['=', ',']).nth(1)?.parse().ok()?;
+    let calls = stats.filter_map(|(name, fields)| {
+        let calls = fields.split(['=', ',']).nth(1)?.parse().ok()?;
         Some((name.strip_prefix("cmdstat_")?.to_owned(), calls))
     });
     calls.collect()
@@ -118,7 +118,7 @@ pub async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
 
 /// The keys of a store in a server, as another program reads and writes them.
 pub struct Keys {
-    /// The server that has them.
+    /// The server that has the keys.
     pub client: redis::Client,
     pub prefix: String,
 }
@@ -249,7 +249,7 @@ impl Fixture {
         assert_eq!(self.merge(batch).await, MergeReport::default());
     }
 
-    /// Sends one sample of a context, and returns the keys that are quarantined by it.
+    /// Sends one sample of a context, and returns the keys that the fold quarantines.
     pub async fn quarantined(&mut self, context: &str) -> Vec<String> {
         let quarantined = self.hit(context, NOW, MS).await.quarantined;
         quarantined.into_iter().map(|problem| problem.key).collect()
@@ -326,8 +326,8 @@ impl Fixture {
         self.store.upkeep().status(self.now()).await.unwrap()
     }
 
-    /// The counts of this hour and of the last hour. If the store exports statistics, the counts are theirs, and must
-    /// not exceed what the context shows.
+    /// The counts of this hour and of the last hour. If the store exports statistics, these are the exported counts,
+    /// which must not exceed the counts in the records.
     pub async fn hours(&self, context: &str) -> (Option<f64>, Option<f64>) {
         let snapshot = self.context(context).await;
         let count = |hour: Option<HourSnapshot>| hour.map(|hour| hour.times.count);
@@ -347,7 +347,7 @@ impl Fixture {
         exported
     }
 
-    /// How many of `n` late samples count as late: none without exported statistics, as only these have hours that end.
+    /// The number of samples that count as late, of `n` late samples: 0 if the store exports no statistics.
     pub fn late(&self, n: u64) -> u64 {
         self.store.query().exports().map_or(0, |_| n)
     }
@@ -400,7 +400,7 @@ pub fn posts(now: i64, limit: usize) -> RankingQuery {
 }
 
 pub fn redis_store(url: &str, prefix: &str) -> RedisStore {
-    // Long timeouts, as the tests run at the same time.
+    // Long timeouts, because the tests run at the same time.
     let options = RedisOptions::new(url)
         .unwrap()
         .prefix(prefix)
@@ -421,15 +421,6 @@ pub fn call(instance: &str, seq: u64, batch: Batch) -> FencedBatch {
 
 pub fn aggregate_of(nanos: &[u64], outcome: Outcome) -> Aggregate {
     let mut aggregate = Aggregate::default();
-    let code = match outcome {
-        Outcome::Success => Some(200),
-        Outcome::ClientError => Some(404),
-        Outcome::ServerError => Some(500),
-        _ => None,
-    };
-    if let Some(code) = code {
-        aggregate.codes.add(code, nanos.len() as u64);
-    }
     for nanos in nanos {
         aggregate.times.record(*nanos);
         aggregate.outcomes.record(outcome, outcome.is_error());

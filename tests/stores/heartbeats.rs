@@ -9,17 +9,17 @@ use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 use crate::stores::fixture::{Fixture, NOW, calls};
 
-/// Commands that the tests themselves send, and those of a new connection.
+/// The commands of the tests themselves, and the commands of a new connection.
 const OTHERS: [&str; 6] = ["info", "client", "ping", "hello", "config", "acl"];
 
 #[tokio::test]
-async fn the_minute_of_an_idle_instance_takes_few_commands() {
+async fn an_idle_instance_sends_few_commands_in_a_minute() {
     let server = RedisServer::start().await;
     let (clock, manual_clock) = Clock::manual(NOW);
     let builder = Pulse::builder().clock(clock).app_version("1.0");
     let (pulse, tasks) = builder.redis(server.url()).build_with_tasks().unwrap();
-    // Makes the version's mark, so that each later heartbeat names the version. Passes a minute, in which the instance
-    // asks whether the store still has its newest call.
+    // Makes the version's mark, so that each later heartbeat names the version. In the next minute, the instance asks
+    // whether the store still has its newest call.
     pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     manual_clock.advance(Duration::from_secs(62));
@@ -29,9 +29,9 @@ async fn the_minute_of_an_idle_instance_takes_few_commands() {
     for task in tasks.into_iter().filter(|task| own.contains(&task.name())) {
         tokio::spawn(task);
     }
-    // Only heartbeats contact the store now. After noting the contact, the task starts its sleep without awaiting in
-    // between, so this waits for the contact. If it waited for the server's counts instead, the clock could move before
-    // the task has read its answer.
+    // Only heartbeats contact the store now. After an answer, the task notes the contact and starts its sleep without
+    // an await. So this waits for the contact. After a wait for the server's counts, the clock could move before the
+    // task has read its answer.
     let second = async || {
         manual_clock.advance(Duration::from_secs(1));
         let contact_age = || pulse.health().store.contact_age_seconds;
@@ -60,7 +60,7 @@ async fn the_minute_of_an_idle_instance_takes_few_commands() {
         assert!(calls[name] >= 60, "{name}: {calls:?}");
     }
     let total: u64 = calls.values().sum();
-    // A heartbeat with a version takes nine commands, and each fifth one takes two more, which list problems.
+    // A heartbeat with a version takes nine commands. Each fifth heartbeat takes two more, which list problems.
     assert!(total <= 60 * 10, "{total}: {calls:?}");
 }
 

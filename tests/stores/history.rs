@@ -1,5 +1,5 @@
-//! The days of a history, which are kept while a folder asks for them: each sample is in them once, whichever instance
-//! folds, and days that were not kept do not count as recorded.
+//! The days of a history, which are kept while a folder asks for them. Each sample is in the days once, whichever
+//! instance folds. Days that were not kept do not count as recorded.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
 
 in_both!(
-    months_show_what_was_served,
+    months_show_the_served_requests,
     days_are_recorded_while_a_folder_asks_and_for_a_week,
 );
 
@@ -42,7 +42,7 @@ async fn month(page: &Page, fixture: &Fixture) -> Value {
     page.get("/api/overview?window=30d").await["window"].clone()
 }
 
-/// Checks that a month has all requests since `since`, and no time before as recorded.
+/// Checks that a month has all requests since `since`, and that the time before `since` does not count as recorded.
 fn assert_since(page: &Page, window: &Value, since: i64, now: i64) {
     let expected = page.expected(None, since, number(window, "to")).len();
     assert_eq!(window["count"], expected, "{window}");
@@ -50,17 +50,17 @@ fn assert_since(page: &Page, window: &Value, since: i64, now: i64) {
     assert!((recorded - (now - since)).abs() < 2 * HOUR, "{window}");
 }
 
-async fn months_show_what_was_served(mut fixture: Fixture) {
+async fn months_show_the_served_requests(mut fixture: Fixture) {
     let mut rng = fastrand::Rng::with_seed(seed());
     let mut page = Page::new(&fixture);
-    // The history begins with a call that is folded. It lacks samples from before its first whole day.
+    // The history begins with the first folded call. Samples from before its first whole day are missing.
     fixture.take_over("first", Some(400)).await;
     fixture.count(NOW, &[("sales", 1)]).await;
     fixture.advance(DAY - NOW % DAY);
     let began = fixture.now();
     let mut asked_at = NOW;
     let mut step = 0;
-    // Takes at least 80 steps, and more until a month has passed, as the waits are random.
+    // Takes at least 80 steps, and more steps until a month has passed, because the waits are random.
     while step < 80 || fixture.now() - NOW <= 30 * DAY {
         step += 1;
         fixture.advance(match rng.u32(..8) {
@@ -106,8 +106,8 @@ async fn months_show_what_was_served(mut fixture: Fixture) {
     }
 }
 
-/// A history begins when a folder asks for it, goes on for a week under folders that do not, and ends then. A longer
-/// history keeps the days of a shorter one before it.
+/// A history begins when a folder asks for it. Under folders that do not ask for it, the history continues for a week,
+/// and then ends. A longer history keeps the days of an earlier shorter history.
 async fn days_are_recorded_while_a_folder_asks_and_for_a_week(mut fixture: Fixture) {
     let mut page = Page::new(&fixture);
     for _ in 0..20 {
@@ -121,8 +121,8 @@ async fn days_are_recorded_while_a_folder_asks_and_for_a_week(mut fixture: Fixtu
             .take_over(&format!("asking {round}"), Some(30))
             .await;
         serve_after(&mut page, &mut fixture, HOUR).await;
-        // Minutes that are not rolled up yet become part of the history. The days of an earlier history are there, but
-        // some days between are missing.
+        // Minutes that are not rolled up yet become part of the history. The store also has the days of an earlier
+        // history, but some days between the two histories are missing.
         let began = fixture.now() - HOUR - 120;
         for _ in 0..18 {
             serve_after(&mut page, &mut fixture, DAY).await;
@@ -153,23 +153,23 @@ async fn days_are_recorded_while_a_folder_asks_and_for_a_week(mut fixture: Fixtu
     }
 }
 
-/// Lets all instances record, second by second, until a condition holds. Returns the seconds.
+/// Lets all instances record, second by second, until a condition holds. Returns the number of seconds.
 async fn seconds_until(
-    what: &str,
-    hand: &ManualClock,
+    goal: &str,
+    manual_clock: &ManualClock,
     pulses: &[&Pulse],
-    mut is_so: impl AsyncFnMut() -> bool,
+    mut condition: impl AsyncFnMut() -> bool,
 ) -> u64 {
     let mut seconds = 0;
-    until(what, async || {
-        hand.advance(Duration::from_secs(1));
+    until(goal, async || {
+        manual_clock.advance(Duration::from_secs(1));
         seconds += 1;
         for pulse in pulses {
             pulse.timer("job").stop();
             // A busy server may answer too late.
             let _ = pulse.flush().await;
         }
-        is_so().await
+        condition().await
     })
     .await;
     seconds
@@ -180,73 +180,75 @@ async fn seconds_until(
 #[tokio::test]
 async fn the_longest_history_wins_whichever_instance_folds() {
     let server = RedisServer::start().await;
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let instance = |days: u32| {
         let builder = Pulse::builder().redis(server.url()).clock(clock.clone());
         let history = Duration::from_secs(86_400) * days;
         builder.history(history).build().unwrap()
     };
-    // Reads the store, as a dashboard would read the days only once a minute.
+    // Reads the store, because a dashboard would read the days only once a minute.
     let days = async |pulse: &Pulse| {
         let store = pulse.backend();
         let kept = history::read(store.journal(), Purpose::Query).await;
-        kept.unwrap().map(|of| of.days)
+        kept.unwrap().map(|history| history.days)
     };
-    let told = |pulse: &Pulse| {
+    let warnings = |pulse: &Pulse| {
         let warnings = pulse.health().warnings.into_iter();
-        let of_history = warnings.filter(|warning| warning.contains("history"));
-        of_history.collect::<Vec<_>>()
+        let warnings = warnings.filter(|warning| warning.contains("history"));
+        warnings.collect::<Vec<_>>()
     };
-    let is_folder = |pulse: &Pulse| pulse.health().fold.journal.is_some_and(|of| of.is_folder);
+    let is_folder = |pulse: &Pulse| pulse.health().fold.journal.is_some_and(|j| j.is_folder);
     let short = instance(30);
-    seconds_until("30 days", &hand, &[&short], async || {
+    seconds_until("30 days", &manual_clock, &[&short], async || {
         days(&short).await == Some(30)
     })
     .await;
     assert!(is_folder(&short));
     let long = instance(200);
     let both = [&short, &long];
-    let seconds = seconds_until("200 days", &hand, &both, async || {
+    let seconds = seconds_until("200 days", &manual_clock, &both, async || {
         days(&short).await == Some(200)
     })
     .await;
     assert!(seconds <= 30, "{seconds} s");
-    let seconds = seconds_until("a warning", &hand, &both, async || !told(&short).is_empty()).await;
+    let is_warned = async || !warnings(&short).is_empty();
+    let seconds = seconds_until("a warning", &manual_clock, &both, is_warned).await;
     assert!(seconds <= 12, "{seconds} s");
-    let warnings = told(&short);
-    assert!(warnings.len() == 1, "{warnings:?}");
-    assert!(warnings[0].contains(" 30 "), "{warnings:?}");
-    assert!(warnings[0].contains(" 200"), "{warnings:?}");
+    let short_warnings = warnings(&short);
+    assert!(short_warnings.len() == 1, "{short_warnings:?}");
+    assert!(short_warnings[0].contains(" 30 "), "{short_warnings:?}");
+    assert!(short_warnings[0].contains(" 200"), "{short_warnings:?}");
     assert_eq!(short.health().conditions, [Condition::History]);
-    assert_eq!(told(&long), Vec::<String>::new());
-    // The instance with the shorter history folds again, and the other one does not take turns with it.
+    assert_eq!(warnings(&long), Vec::<String>::new());
+    // The instance with the shorter history folds again, and the two instances do not alternate.
     long.shutdown().await.unwrap();
-    seconds_until("another folder", &hand, &[&short], async || {
+    seconds_until("another folder", &manual_clock, &[&short], async || {
         is_folder(&short)
     })
     .await;
     let long = instance(200);
     for _ in 0..30 {
-        seconds_until("a second", &hand, &[&short, &long], async || true).await;
+        seconds_until("a second", &manual_clock, &[&short, &long], async || true).await;
     }
     assert!(is_folder(&short) && !is_folder(&long));
     assert_eq!(days(&long).await, Some(200));
-    // After an hour, the instance with the longer history folds once more. Two hours after its end, there is no
-    // warning.
-    hand.advance(Duration::from_secs(3_600));
+    // After an hour, the instance with the longer history folds again. Two hours after the end of this instance, there
+    // is no warning.
+    manual_clock.advance(Duration::from_secs(3_600));
     let both = [&short, &long];
-    seconds_until("it asks again", &hand, &both, async || is_folder(&long)).await;
-    assert_eq!(told(&short).len(), 1);
+    let folds = async || is_folder(&long);
+    seconds_until("the other folder", &manual_clock, &both, folds).await;
+    assert_eq!(warnings(&short).len(), 1);
     long.shutdown().await.unwrap();
-    hand.advance(Duration::from_secs(7_200));
-    seconds_until("no warning", &hand, &[&short], async || {
-        told(&short).is_empty()
+    manual_clock.advance(Duration::from_secs(7_200));
+    seconds_until("no warning", &manual_clock, &[&short], async || {
+        warnings(&short).is_empty()
     })
     .await;
     assert_eq!(days(&short).await, Some(200), "for a week");
 }
 
-/// The day of a busy page or of a quiet one: durations around 30 ms, most of them between 8 and 120 ms.
+/// The day of a page with this number of requests. Durations are around 30 ms, most of them between 8 and 120 ms.
 fn day_of_page(rng: &mut fastrand::Rng, requests: u32) -> Aggregate {
     let mut day = Aggregate::default();
     for number in 0..requests {
@@ -264,10 +266,10 @@ fn day_of_page(rng: &mut fastrand::Rng, requests: u32) -> Aggregate {
 
 /// The guide's page about sizing states how many bytes a day takes.
 #[tokio::test]
-async fn a_day_takes_what_the_guide_states() {
+async fn a_day_takes_as_many_bytes_as_the_guide_states() {
     const PAGES: usize = 50;
     let mut rng = fastrand::Rng::with_seed(seed());
-    for (requests, timers, stated) in [(100, 0, 160), (10_000, 0, 310), (10_000, 3, 375)] {
+    for (requests, timers, stated) in [(100, 0, 175), (10_000, 0, 340), (10_000, 3, 410)] {
         let mut fixture = Fixture::redis().await;
         fixture.take_over("folder", Some(400)).await;
         for _ in 0..2 {
@@ -289,18 +291,21 @@ async fn a_day_takes_what_the_guide_states() {
                 batch.add(&page, Kind::Http, now, &day);
             }
             fixture.merge_all_used(batch).await;
-            // The next day, its records are rolled up.
+            // On the next day, these records are rolled up.
             fixture.advance(DAY);
         }
         let day = NOW / DAY * DAY;
         let usage = format!("MEMORY USAGE pulse:pulse:r1:{DAY}:{day} SAMPLES 0");
         let bytes: usize = fixture.run(&usage).await;
-        let of_page = bytes / PAGES;
+        let page_bytes = bytes / PAGES;
         // Valkey 8 takes a quarter less than Redis.
         let server = fixture.server().info("server").await;
         let is_valkey = server.contains_key("valkey_version");
         let least = if is_valkey { 7 } else { 8 };
         let range = stated * least / 10..stated * 12 / 10;
-        assert!(range.contains(&of_page), "{requests} requests: {of_page} B");
+        assert!(
+            range.contains(&page_bytes),
+            "{requests} requests: {page_bytes} B"
+        );
     }
 }

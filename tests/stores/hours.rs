@@ -1,4 +1,4 @@
-//! Answers about this hour and the last hour: they have the samples of other programs, and cost few commands.
+//! Answers about this hour and the last hour include the samples of other programs, and cost few commands.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -13,13 +13,13 @@ async fn an_hour_has_the_contexts_of_other_programs_too() {
     let mut fixture = Fixture::redis().await;
     let conn = &mut fixture.server().connection().await;
     let mut page = Page::new(&fixture);
-    let one = Served::new(NOW, 0, 1_000_000);
-    page.serve(&mut fixture, &[one; 4]).await;
+    let request = Served::new(NOW, 0, 1_000_000);
+    page.serve(&mut fixture, &[request; 4]).await;
     let hour = iso_hour(THIS_HOUR);
     for seconds in [0.25, 0.75] {
         book::access_time(conn, "pulse:", "/profile", seconds, &hour).await;
     }
-    // Another program times a context that this one records too.
+    // Another program times a context that this crate records too.
     book::access_time(conn, "pulse:", &name(0), 2.0, &hour).await;
     let contexts = |answer: &Value| -> Value {
         let rows = answer["paths"].as_array().unwrap().iter();
@@ -51,10 +51,10 @@ async fn an_hour_has_the_contexts_of_other_programs_too() {
     assert_eq!(window("hour").await, json!([]));
 }
 
-/// The page polls the overview, the hours and health each second. Charts ask for percentiles, and for a window whose
-/// bounds move on by a second each second.
+/// The dashboard asks for the overview, the hours and health each second. Charts ask for percentiles, and for a window
+/// that moves by a second each second.
 #[tokio::test]
-async fn looking_at_a_page_costs_few_commands_however_many_contexts() {
+async fn a_dashboard_costs_few_commands_with_any_number_of_contexts() {
     const SECONDS: u64 = 30;
     let mut fixture = Fixture::redis().await;
     let mut page = Page::new(&fixture);
@@ -64,26 +64,26 @@ async fn looking_at_a_page_costs_few_commands_however_many_contexts() {
     page.serve(&mut fixture, &hour).await;
     let many: Vec<_> = (0..1_000).map(|n| Served::new(NOW, n, 1_000_000)).collect();
     page.serve(&mut fixture, &many).await;
-    let look = async |uris: &[&str]| {
+    let get = async |uris: &[&str]| {
         for uri in uris {
             assert_eq!(page.text(uri).await.0, StatusCode::OK, "{uri}");
         }
     };
-    let of_page = [
+    let polled = [
         "/api/overview",
         "/api/paths",
         "/api/paths?window=last_hour",
         "/api/health",
     ];
-    // At first, the dashboard looks through all contexts for samples of other programs.
+    // At first, the dashboard searches all contexts for samples of other programs.
     for _ in 0..60 {
-        look(&of_page).await;
+        get(&polled).await;
         fixture.advance(1);
     }
     let () = fixture.run("CONFIG RESETSTAT").await;
     for _ in 0..SECONDS {
         fixture.advance(1);
-        look(&of_page).await;
+        get(&polled).await;
     }
     let mut commands = calls(fixture.server()).await;
     commands.retain(|name, _| name != "info");
@@ -93,7 +93,7 @@ async fn looking_at_a_page_costs_few_commands_however_many_contexts() {
     let charts = async |now: i64| {
         let moving = format!("/api/paths?from={}&to={now}", now - 3_600);
         let outcomes = "/api/series?metric=outcomes&window=24h&context=GET+/0";
-        look(&["/api/series?metric=p95&window=1h", outcomes, &moving]).await;
+        get(&["/api/series?metric=p95&window=1h", outcomes, &moving]).await;
     };
     charts(fixture.now()).await;
     let () = fixture.run("CONFIG RESETSTAT").await;

@@ -1,4 +1,5 @@
-//! Rankings at the largest settings of the builder: no table is read whole, and entries are folded between the steps.
+//! Rankings at the largest settings of the builder. Tables are read in pages, and entries are folded between the steps
+//! of the upkeep.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +16,10 @@ const IDS: u32 = 4_000;
 const CALLS: u32 = 20;
 /// A ranking with the longest period in slices of the shortest interval.
 const LONGEST: RankingSpec = spec(60, 1_500, 100_000);
-/// Rounds after which upkeep must be done: it must not be more than a few seconds behind.
+/// The most rounds until upkeep is done, so that it is at most a few seconds behind.
 const MOST_ROUNDS: u32 = 100;
 
-/// Fills a ranking: every id in the first slice, every other one in the second slice as well.
+/// Fills a ranking: every id is in the first slice, and every second id is also in the second slice.
 const FILL: &str = "
 local slots, first, second, ids = {KEYS[2], KEYS[3]}, {}, {}, tonumber(ARGV[1])
 for n = 1, ids do
@@ -60,8 +61,8 @@ fn state<const N: usize>(slots: [i64; N]) -> RankingState {
     state
 }
 
-/// Whether a slice of the ranking is there.
-async fn has(fixture: &Fixture, start: i64) -> bool {
+/// Whether the store has a slice of the ranking.
+async fn has_slice(fixture: &Fixture, start: i64) -> bool {
     let exists = format!("EXISTS slot_posts_{start}");
     fixture.run(&exists).await
 }
@@ -103,15 +104,15 @@ async fn a_slice_of_100_000_long_ids_is_removed_while_entries_are_folded_and_fol
     }
     let folders = ["first", "second"].map(|name| fixture.folder(name, None));
     let mut rounds = 0;
-    while has(&fixture, NOW).await {
+    while has_slice(&fixture, NOW).await {
         rounds += 1;
         assert!(rounds < MOST_ROUNDS);
-        // Ends the lease, as if the folder hung or was killed.
+        // Ends the lease, as if the folder hung or had been killed.
         let () = fixture.run("DEL pulse:lease:fold").await;
         fixture.writer.folder = folders[rounds as usize % 2].clone();
         check_round(&mut fixture).await;
     }
-    assert!(rounds > 1, "there is more than one round's work");
+    assert!(rounds > 1, "one round did all the work");
     check_round(&mut fixture).await;
     let counts: Vec<u32> = fixture.issue("EVAL", (WRONG, 0)).await;
     assert_eq!(counts, [50_000, 0]);
@@ -132,7 +133,7 @@ async fn a_slice_of_100_000_long_ids_is_removed_while_entries_are_folded_and_fol
     let last = page(&fixture, 10).await;
     let top: Vec<_> = last.top.iter().map(|id| (&id.id, id.score)).collect();
     assert_eq!((last.total, top), (1, vec![(&id, 5)]));
-    assert!(!has(&fixture, NOW + 60).await);
+    assert!(!has_slice(&fixture, NOW + 60).await);
 }
 
 /// A field that another program has made large is removed with its slice.
@@ -144,12 +145,12 @@ async fn a_slice_with_a_field_of_30_mib_is_removed() {
     let () = fixture.issue("EVAL", fill).await;
     fixture.advance(1_500 * 60);
     check_round(&mut fixture).await;
-    assert!(!has(&fixture, NOW).await);
+    assert!(!has_slice(&fixture, NOW).await);
     let page = page(&fixture, 10).await;
     assert_eq!((page.total, page.top[0].score), (5, 3));
 }
 
-/// Each of the instances has as many ids as the ranking may have.
+/// Each instance has as many ids as the ranking may have.
 async fn eight_instances_with_distinct_ids_never_stall_the_fold(mut fixture: Fixture) {
     // The counts of all calls differ.
     for call in 0..CALLS {
@@ -179,14 +180,16 @@ async fn eight_instances_with_distinct_ids_never_stall_the_fold(mut fixture: Fix
     assert_eq!(page.dropped + scores.iter().sum::<i64>() as u64, all);
 }
 
-async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fixture: Fixture) {
+async fn an_instance_with_a_shorter_period_does_not_shorten_the_period_of_the_others(
+    mut fixture: Fixture,
+) {
     let (fleet, canary) = (spec(3_600, 24, 100), spec(300, 12, 1));
     let send = async |fixture: &mut Fixture, spec, id: &str, n| {
         let mut delta = RankingDelta::new(spec);
         delta.add(&id.into(), fixture.now(), n);
         fixture.merge_all_used(ranked(delta)).await;
     };
-    let check = async |fixture: &Fixture, expected: &[(&str, i64)], is_told: bool| {
+    let check = async |fixture: &Fixture, expected: &[(&str, i64)], is_warned: bool| {
         fixture.writer.folder.fold().await.unwrap();
         // The store checks only every few seconds whether all instances agree.
         fixture.advance(10);
@@ -194,15 +197,15 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fix
         let top: Vec<_> = page.top.iter().map(|id| (&*id.id, id.score)).collect();
         assert_eq!(top, expected);
         let warnings = fixture.status().await.ranking_warnings;
-        assert_eq!(warnings.len(), usize::from(is_told), "{warnings:?}");
+        assert_eq!(warnings.len(), usize::from(is_warned), "{warnings:?}");
         // Another instance reports the same warnings.
         if let Some(server) = &fixture.server {
             let other = redis_store(&server.url(), "pulse:");
-            let told = other.upkeep().status(fixture.now()).await.unwrap();
-            assert_eq!(told.ranking_warnings, warnings);
+            let status = other.upkeep().status(fixture.now()).await.unwrap();
+            assert_eq!(status.ranking_warnings, warnings);
         }
         let parts = ["\"posts\"", "86400 s", "3600 s", "same configuration"];
-        let has_all = |one: &String| parts.iter().all(|part| one.contains(part));
+        let has_all = |warning: &String| parts.iter().all(|part| warning.contains(part));
         assert!(warnings.iter().all(has_all), "{warnings:?}");
     };
     let fixture = &mut fixture;
@@ -212,13 +215,13 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fix
     check(fixture, &[("a", 100), ("b", 1)], false).await;
     send(fixture, canary, "c", 1).await;
     check(fixture, &[("a", 100), ("c", 1), ("b", 1)], true).await;
-    // The canary has ended, and the window moves on.
+    // The canary has ended, and the window moves.
     fixture.advance(2 * HOUR);
     send(fixture, fleet, "b", 1).await;
     check(fixture, &[("a", 100), ("b", 2), ("c", 1)], false).await;
     fixture.advance(17 * HOUR);
     check(fixture, &[("b", 2), ("c", 1)], false).await;
-    // All instances change to the shorter period. The longer one holds for a day more.
+    // All instances change to the shorter period. The longer period applies for one more day.
     send(fixture, canary, "d", 5).await;
     fixture.advance(4 * HOUR);
     send(fixture, canary, "e", 3).await;
@@ -234,5 +237,5 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fix
 
 in_both!(
     eight_instances_with_distinct_ids_never_stall_the_fold,
-    an_instance_with_a_shorter_period_takes_nothing_from_the_others,
+    an_instance_with_a_shorter_period_does_not_shorten_the_period_of_the_others,
 );

@@ -1,5 +1,5 @@
-//! The reports of each instance and of each version of the application by minute, in either store, and the fleet that
-//! heartbeats return.
+//! The reports of each instance and of each version of the application by minute, in each store; and the fleet in the
+//! answers to heartbeats.
 
 use std::sync::Arc;
 
@@ -47,7 +47,8 @@ async fn send(
     reports: impl IntoIterator<Item = MinuteReport>,
 ) -> MergeReport {
     let mut batch = fixture.batch(&[]);
-    reports.into_iter().for_each(|one| batch.add_report(one));
+    let reports = reports.into_iter();
+    reports.for_each(|report| batch.add_report(report));
     fixture.merge(batch).await
 }
 
@@ -83,15 +84,15 @@ async fn parts_of_reports_are_added_up(mut fixture: Fixture) {
     let minutes = [MINUTE - 60, MINUTE, MINUTE + 60];
     let read = reports(&fixture, &minutes).await;
     let read = read.iter().map(|minute| {
-        let minute = minute.iter();
-        let of = minute.map(|(name, of)| (&**name, of.version.as_deref(), counts(&of.contexts)));
-        of.collect::<Vec<_>>()
+        let reports = minute.iter();
+        let reports = reports.map(|(name, r)| (&**name, r.version.as_deref(), counts(&r.contexts)));
+        reports.collect::<Vec<_>>()
     });
     let expected = [
         vec![("a", Some("1"), vec![(id(1), 1)])],
         vec![
             ("a", Some("1"), vec![(id(1), 3)]),
-            // The busiest two contexts.
+            // A report has at most the two busiest contexts.
             ("b", Some("2"), vec![(id(3), 9), (id(2), 7)]),
             ("c", None, vec![(id(1), 9)]),
             ("d", Some("2"), vec![(id(1), 1)]),
@@ -100,8 +101,8 @@ async fn parts_of_reports_are_added_up(mut fixture: Fixture) {
     ];
     assert_eq!(read.collect::<Vec<_>>(), expected);
     let read = versions(&fixture, &minutes).await;
-    let read = minutes.iter().zip(&read).flat_map(|(minute, of)| {
-        let versions = of.iter();
+    let read = minutes.iter().zip(&read).flat_map(|(minute, versions)| {
+        let versions = versions.iter();
         versions.map(|(version, records)| (*minute, &**version, counts(records)))
     });
     let mut second = vec![(id(1), 6), (id(2), 7), (id(3), 9)];
@@ -123,9 +124,9 @@ async fn reports_that_are_not_retained_are_dropped(mut fixture: Fixture) {
     let stored = reports(&fixture, &minutes).await;
     let is_stored: Vec<_> = stored.iter().map(|minute| !minute.is_empty()).collect();
     assert_eq!(is_stored, [false, true, true, true, false]);
-    let of_versions = versions(&fixture, &minutes).await;
-    let of_versions = of_versions.iter().map(|minute| !minute.is_empty());
-    assert!(of_versions.eq(is_stored));
+    let stored = versions(&fixture, &minutes).await;
+    let are_stored = stored.iter().map(|minute| !minute.is_empty());
+    assert!(are_stored.eq(is_stored));
 }
 
 /// In memory, reports expire some minutes after their retention, by the clock of the store.
@@ -144,11 +145,11 @@ async fn reports_expire() {
 }
 
 #[tokio::test]
-async fn keys_of_reports_expire_and_those_of_another_type_read_as_empty() {
+async fn keys_of_reports_expire_and_keys_of_another_type_read_as_empty() {
     let mut fixture = Fixture::redis().await;
     let keys = ["by_instance1", "by_version1"].map(|key| format!("pulse:pulse:{key}:{MINUTE}"));
-    let one = report(MINUTE, "a", Some("1"), &[(1, 1)]);
-    send(&mut fixture, [one.clone()]).await;
+    let sent = report(MINUTE, "a", Some("1"), &[(1, 1)]);
+    send(&mut fixture, [sent.clone()]).await;
     for key in &keys {
         let ttl: i64 = fixture.issue("TTL", key).await;
         assert!((8_390..=8_400).contains(&ttl), "{key}: {ttl}");
@@ -162,7 +163,7 @@ async fn keys_of_reports_expire_and_those_of_another_type_read_as_empty() {
     }
     assert_eq!(reports(&fixture, &[MINUTE]).await, [vec![]]);
     assert_eq!(versions(&fixture, &[MINUTE]).await, [vec![]]);
-    let report = send(&mut fixture, [one]).await;
+    let report = send(&mut fixture, [sent]).await;
     let quarantined = report.quarantined.iter().map(|problem| &*problem.key);
     assert!(quarantined.eq(keys.iter().map(String::as_str)));
 }
@@ -174,7 +175,7 @@ fn heartbeat(instance: &str, at: i64, version: Option<&str>) -> Heartbeat {
     }
 }
 
-async fn a_heartbeat_tells_the_fleet(fixture: Fixture) {
+async fn the_answer_to_a_heartbeat_has_the_fleet(fixture: Fixture) {
     let upkeep = fixture.store.upkeep();
     let beat = async |instance: &str, at: i64, version: Option<&str>| -> Fleet {
         let heartbeat = heartbeat(instance, at, version);
@@ -184,12 +185,12 @@ async fn a_heartbeat_tells_the_fleet(fixture: Fixture) {
     };
     let fleet = |instances, versions: &[&str]| Fleet {
         instances,
-        versions: versions.iter().map(|one| Arc::from(*one)).collect(),
+        versions: versions.iter().map(|name| Arc::from(*name)).collect(),
     };
     assert_eq!(beat("a", NOW, None).await, fleet(1, &[]));
     assert_eq!(beat("b", NOW, Some("2")).await, fleet(2, &["2"]));
     assert_eq!(beat("c", NOW + 1, Some("10")).await, fleet(3, &["10", "2"]));
-    // The clock of `d` is behind. The version is as old as the newest heartbeat of any instance that runs it.
+    // The clock of `d` is behind. For version 2, the newest heartbeat of any instance with this version counts.
     assert_eq!(beat("d", NOW - 9, Some("2")).await, fleet(4, &["10", "2"]));
     assert_eq!(beat("a", NOW + 60, None).await, fleet(3, &["10", "2"]));
     assert_eq!(beat("a", NOW + 61, None).await, fleet(2, &["10"]));
@@ -212,5 +213,5 @@ async fn redis_remembers_a_hundred_versions() {
 in_both!(
     reports_that_are_not_retained_are_dropped,
     parts_of_reports_are_added_up,
-    a_heartbeat_tells_the_fleet
+    the_answer_to_a_heartbeat_has_the_fleet
 );

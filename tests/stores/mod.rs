@@ -34,7 +34,7 @@ mod windows;
 use fixture::Fixture as Backend;
 
 /// Runs each test of the suite against each store. A store in the process has several threads, so that tasks of a test
-/// meet in it.
+/// use it at the same time.
 macro_rules! conformance {
     ($($test:ident),* $(,)?) => {
         mod memory {

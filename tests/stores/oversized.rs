@@ -1,4 +1,4 @@
-//! Keys that another program has made too large to be read. Problems and warnings name them, and all other keys
+//! Keys that another program has made too large to be read. Problems and warnings name these keys, and all other keys
 //! are read.
 
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn assert_other_contexts_are_read(contexts: &[ContextSnapshot]) {
     }
 }
 
-/// Checks that a snapshot names these keys and no others, and has the other contexts.
+/// Checks that a snapshot names exactly these keys, and has the other contexts.
 async fn assert_named(fixture: &Fixture, keys: &[&str]) {
     let snapshot = fixture.snapshot().await;
     assert_eq!(keys_of(&snapshot.problems), keys);
@@ -90,8 +90,8 @@ async fn sets_with_300_000_members_are_read_or_named() {
     let query = fixture.store.query();
     let first = query.book_statistics(0, NOW).await.unwrap();
     assert_eq!(keys_of(&first.problems), [SLOWEST]);
-    // The contexts of other programs come first, and `<all>` comes last. Each page lists all names, so reading every
-    // page takes minutes; `Book` spreads this over hours.
+    // The contexts of other programs come first, and `<all>` comes last. This reads only the first and the last page:
+    // each page lists all names, so reading every page takes minutes. `Book` spreads this over hours.
     let last = query.book_statistics(first.total - 4, NOW).await.unwrap();
     assert_other_contexts_are_read(&last.contexts);
     assert_eq!(fixture.slowest_means().await.len(), 100);
@@ -170,7 +170,7 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
 
 /// A record that is too large to arrive in time is found by its size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_that_is_late_is_left_out() {
+async fn a_record_that_does_not_arrive_in_time_is_left_out() {
     let (fixture, mut connection) = fixture().await;
     let fill = "redis.call('HSET', KEYS[1], ARGV[1], string.rep('x', 64 * 1024 * 1024))";
     let () = issue(&mut connection, "EVAL", (fill, 1, RECORDS, field("/a"))).await;
@@ -186,13 +186,13 @@ async fn a_record_that_is_late_is_left_out() {
     })
     .await;
     assert!(errors.contains(&StoreErrorKind::TimedOut), "{errors:?}");
-    until("others are read", async || {
+    until("another record is read", async || {
         let records = store.records_of("/b", 3_600, NOW).await;
         records.is_ok_and(|records| records.len() == 1)
     })
     .await;
     let warnings = store.warnings();
-    assert!(matches!(&warnings[..], [one] if one.contains(RECORDS)));
+    assert!(matches!(&warnings[..], [text] if text.contains(RECORDS)));
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn hours_counters_and_instances_of_20_mib_are_left_out() {
     assert_eq!(fixture.counter("hits:/b", 1).await, [(NOW, 2)]);
 }
 
-/// A counter of seconds that another program has written for a day without cleaning it is not too large.
+/// A counter that another program has written each second for a day, without cleaning, is not too large.
 #[tokio::test]
 async fn a_counter_of_a_day_of_seconds_is_read() {
     let (fixture, mut connection) = fixture().await;

@@ -1,5 +1,5 @@
-//! Keys of this crate that hold data of another program. Errors and warnings name each key; keys that this crate
-//! writes again by itself are replaced.
+//! Keys of this crate that hold data of another program. Errors and warnings name each key. Keys whose data this crate
+//! can write again are replaced.
 
 use tower_pulse_core::store::{Appended, FencedBatch, Heartbeat};
 use tower_pulse_model::batch::Batch;
@@ -36,7 +36,7 @@ async fn next_call(fixture: &Fixture) -> FencedBatch {
     }
 }
 
-/// Checks that a warning names the key as one whose value was replaced.
+/// Checks that a warning says that the key's value was replaced.
 fn assert_replaced(fixture: &Fixture, name: &str) {
     let warnings = fixture.store.warnings();
     let is_named = |text: &String| text.starts_with(&format!("pulse:pulse:{name} held"));
@@ -62,7 +62,7 @@ async fn a_state_or_journal_of_another_type_is_named() {
 
 /// The answer to an append says whether an instance folds.
 #[tokio::test]
-async fn a_foreign_lease_to_fold_is_not_held_and_is_taken() {
+async fn a_lease_with_a_foreign_value_is_not_held_and_is_acquired() {
     for (poison, is_held) in [
         (format!("SADD {LEASE} x"), false),
         (format!("SET {LEASE} another"), false),
@@ -111,7 +111,7 @@ async fn heartbeats_and_cleaning_replace_keys_of_another_type() {
 #[tokio::test]
 async fn a_quarantine_of_another_type_is_replaced() {
     let mut fixture = poisoned("quarantine").await;
-    // The quarantine was empty a moment ago, so it is not looked at for some seconds.
+    // The quarantine was empty at the last listing, so the next listing follows some seconds later.
     fixture.store.upkeep().status(NOW + 5).await.unwrap();
     assert_replaced(&fixture, "quarantine");
     // A quarantine with too many fields is deleted when the next key is quarantined.
@@ -131,7 +131,7 @@ async fn a_quarantine_of_another_type_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_key_of_entries_set_aside_that_holds_something_else_is_replaced() {
+async fn a_foreign_value_in_the_key_of_entries_set_aside_is_replaced() {
     for is_full in [false, true] {
         let fixture = poisoned("aside").await;
         if is_full {
@@ -177,9 +177,9 @@ async fn garbage_in_numbers_of_the_state_does_not_stop_folding() {
     }
 }
 
-/// An instance whose fence is garbled goes on under a new name, and no sample is lost or counted twice.
+/// No sample is lost or counted twice.
 #[tokio::test]
-async fn an_instance_with_a_garbled_fence_goes_on_under_a_new_name() {
+async fn an_instance_with_a_garbled_fence_continues_under_a_new_name() {
     for garbage in [
         "garbage",
         "99999999999999999999 7",
@@ -194,7 +194,8 @@ async fn an_instance_with_a_garbled_fence_goes_on_under_a_new_name() {
         let first = flusher.flush().await.unwrap().unwrap();
         let field = format!("f:{}", first.instance);
         let () = fixture.issue("HSET", (STATE, &field, garbage)).await;
-        // An instance without a fence notices although it has nothing to append; the others notice when they append.
+        // With an empty fence, the instance notices even if it has nothing to append. Otherwise it notices when it
+        // appends.
         if garbage.is_empty() {
             flusher.flush().await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! The targets of single contexts: error budgets and how fast they burn, in either store and over HTTP.
+//! The targets of single contexts: error budgets and burn rates, in each store and over HTTP.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn get(app: &Router, uri: &str) -> Value {
     asking::json(app, &format!("/pulse/api/{uri}")).await
 }
 
-/// The requests of a window that count, the bad ones, and the burn rate, in hundredths.
+/// The number of counted requests of a window, the number of bad requests, and the burn rate in hundredths.
 fn burn(window: &Value) -> (u64, u64, Option<u64>) {
     let number = |name: &str| window[name].as_u64().unwrap();
     let rate = window["burn_rate"].as_f64();
@@ -33,12 +33,12 @@ struct Shop {
     pulse: Pulse,
     app: Router,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
 }
 
 impl Shop {
     fn new(builder: Builder) -> Self {
-        let (clock, hand) = Clock::manual(NOW);
+        let (clock, manual_clock) = Clock::manual(NOW);
         let builder = builder.clock(clock.clone());
         let builder = builder
             .target(2 * WITHIN)
@@ -51,7 +51,7 @@ impl Shop {
             pulse,
             app,
             clock,
-            hand,
+            manual_clock,
         }
     }
 
@@ -63,14 +63,14 @@ impl Shop {
             }
         };
         let ok = || StatusCode::OK.into();
-        // Of a hundred requests that count, ten are bad.
+        // A hundred requests count, of which ten are bad.
         record(CHECKOUT, 90, 100, ok());
         record(CHECKOUT, 6, 500, ok());
         record(CHECKOUT, 4, 1, StatusCode::BAD_GATEWAY.into());
-        // These requests do not count, as the service is not to blame for them.
+        // These requests do not count, because the client caused the outcome.
         record(CHECKOUT, 30, 1, StatusCode::NOT_FOUND.into());
         record(CHECKOUT, 20, 900, Outcome::Cancelled.into());
-        // Half of these requests are bad, which is just what the target allows.
+        // Half of these requests are bad, which the target just allows.
         record(CART, 7, 100, ok());
         record(CART, 7, 400, ok());
         record("GET /other", 10, 10_000, ok());
@@ -79,7 +79,7 @@ impl Shop {
     }
 
     async fn advance(&self, minutes: u64) {
-        self.hand.advance(Duration::from_secs(60 * minutes));
+        self.manual_clock.advance(Duration::from_secs(60 * minutes));
         self.pulse.simulation().drain();
         self.pulse.flush().await.unwrap();
     }
@@ -110,13 +110,13 @@ async fn paths_burn_their_budget() {
     assert!((3_600..=3_720).contains(&length("one_hour")));
     assert!((21_600..=25_200).contains(&length("six_hours")));
 
-    // The overview lists a target that burns, and not one whose budget is just used up.
+    // The overview lists the target that burns. It does not list the target whose budget is just used up.
     let overview = get(&shop.app, "overview?window=1h").await;
     let burning = overview["burning"].as_array().unwrap();
     assert_eq!(burning.len(), 1, "{burning:?}");
     assert_eq!(burning[0]["context"], CHECKOUT);
     assert_eq!(burn(&burning[0]["six_hours"]), (100, 10, Some(200)));
-    // All requests have a longer target: of the 124 that count, 104 take less, and 6 take as long.
+    // All requests have a longer target: of the 124 counted requests, 104 take less time, and 6 take as long.
     assert_eq!(overview["target"], 0.5);
     for window in ["hour", "window"] {
         let below = overview[window]["below_target"].as_f64().unwrap();
@@ -163,7 +163,7 @@ async fn paths_burn_their_budget() {
     }
     shop.pulse.flush().await.unwrap();
     shop.advance(0).await;
-    shop.hand.advance(Duration::from_secs(2));
+    shop.manual_clock.advance(Duration::from_secs(2));
     let target = shop.target().await;
     assert_eq!(burn(&target["one_hour"]), (300, 0, Some(0)));
     assert_eq!(burn(&target["budget"]), (400, 10, Some(50)));
@@ -180,9 +180,9 @@ async fn paths_burn_their_budget() {
 async fn each_process_shows_its_own_targets() {
     let redis = RedisServer::start().await;
     let shop = Shop::new(Pulse::builder().redis(redis.url()));
-    // Two dashboards over the same records: one with another target, and one without.
+    // Two dashboards read the same records. One dashboard has another target, and the other dashboard has no target.
     shop.record().await;
-    let (clock, _hand) = Clock::manual(shop.clock.now_seconds());
+    let (clock, _manual_clock) = Clock::manual(shop.clock.now_seconds());
     let dashboard = || Dashboard::builder().redis(redis.url()).clock(clock.clone());
     let other = dashboard().target_for(CHECKOUT, Duration::from_millis(750), 0.5);
     let app: Router = other.build().unwrap().mount("/pulse", Access::open());

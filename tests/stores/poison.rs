@@ -1,5 +1,5 @@
-//! Keys to which another program has given another value: data for such a key is dropped and the key is quarantined,
-//! all other data of the call is stored, and calls are stored completely again once the key is mended.
+//! Keys with a value of another program. Data for such a key is dropped and the key is quarantined, but all other data
+//! of the call is stored. Once the key is repaired, calls are stored completely again.
 
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::records::RecordId;
@@ -13,7 +13,7 @@ const RECORDS: &str = "pulse:pulse:r1:60:1700001000";
 const KNOWN: &str = "pulse:known:";
 
 #[tokio::test]
-async fn a_value_that_is_no_number_or_of_another_type_is_quarantined() {
+async fn a_key_with_a_wrong_number_or_of_another_type_is_quarantined() {
     let start = format!("{STATS}:start");
     for (key, command, value, why) in [
         (HITS, "HSET", format!("{NOW} garbage"), "not an integer"),
@@ -60,9 +60,9 @@ async fn a_value_that_is_no_number_or_of_another_type_is_quarantined() {
     }
 }
 
-/// The folder that wrote the records still has them in memory. A new folder must read them first, and finds garbage.
+/// The folder that wrote the records still has them in memory. A new folder must read them, and finds garbage.
 #[tokio::test]
-async fn records_that_are_garbage_stop_no_other_folder() {
+async fn garbage_in_records_stops_no_other_folder() {
     let mut fixture = Fixture::redis().await;
     fixture.hit("/a", NOW, MS).await;
     let field = RecordId::new(Kind::Http, "/a").to_bytes();
@@ -94,13 +94,13 @@ async fn shared_keys_of_another_type_are_quarantined_and_reported() {
 }
 
 #[tokio::test]
-async fn snapshots_name_what_they_cannot_read() {
+async fn snapshots_name_keys_that_they_cannot_read() {
     let mut fixture = Fixture::redis().await;
     fixture.hit("/a", NOW, MS).await;
     fixture.hit("/b", NOW, MS).await;
     let half_hour = format!("pulse:pulse:r1:1800:{NOW}");
-    let of_b = RecordId::new(Kind::Http, "/b").to_bytes();
-    let () = fixture.issue("HSET", (&half_hour, &of_b, "x")).await;
+    let record_b = RecordId::new(Kind::Http, "/b").to_bytes();
+    let () = fixture.issue("HSET", (&half_hour, &record_b, "x")).await;
     let slowest = "pulse:slowest:AccessTime";
     let () = fixture.issue("ZADD", (slowest, 1, b"\xff")).await;
     for command in [
@@ -126,7 +126,7 @@ async fn snapshots_name_what_they_cannot_read() {
 }
 
 #[tokio::test]
-async fn a_text_that_is_not_an_hour_and_a_missing_hour_count_as_this_hour() {
+async fn statistics_without_a_readable_hour_count_for_this_hour() {
     let mut fixture = Fixture::redis().await;
     for (n, garbage) in [
         "yesterday",
@@ -164,7 +164,7 @@ async fn a_text_that_is_not_an_hour_and_a_missing_hour_count_as_this_hour() {
     }
 }
 
-/// Another program has deleted the statistics, and left their hour.
+/// Another program has deleted the statistics, but not their hour.
 #[tokio::test]
 async fn an_hour_without_statistics_becomes_a_last_hour_without_statistics() {
     let mut fixture = Fixture::redis().await;

@@ -1,5 +1,5 @@
-//! Hour-of-week profiles, in each store, against a plain list of all requests: each hour is part of them once,
-//! whichever instance folds, and only hours that were recorded count.
+//! Hour-of-week profiles in each store, compared with a plain list of all requests. Each hour is in the profiles once,
+//! whichever instance folds, and only recorded hours count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -24,13 +24,13 @@ const WEEK: i64 = 7 * DAY;
 const ALL: [Option<usize>; 4] = [None, Some(0), Some(1), Some(2)];
 
 in_both!(
-    weeks_are_what_was_served,
-    an_interrupted_folder_leaves_nothing_out_and_nothing_twice,
-    a_page_that_is_gone_takes_its_profile_with_it,
+    profiles_equal_the_served_requests,
+    after_interrupted_folders_each_hour_is_in_the_profiles_once,
+    the_profile_of_a_page_without_requests_expires,
 );
 
-/// The expected figures of an hour of the week: the weeks, and the sums of weights, requests, errors, seconds, and
-/// seconds of the slowest.
+/// The expected values of an hour of the week: the number of weeks, and the sums of weights, requests, errors, seconds,
+/// and p95 times requests.
 #[derive(Clone, Copy, Default)]
 struct Expected {
     weeks: u64,
@@ -40,7 +40,7 @@ struct Expected {
 /// All requests, and the hours that the store must have applied.
 struct Oracle {
     served: BTreeMap<i64, Vec<Served>>,
-    /// Hours that were too old when they could have been applied.
+    /// Hours that were already too old at the next fold.
     missed: BTreeSet<i64>,
     /// Whether hours without a request count as recorded.
     knows_gaps: bool,
@@ -67,8 +67,8 @@ impl Oracle {
         let none = Vec::new();
         let served = self.served.get(&hour).unwrap_or(&none);
         let halves = [hour, hour + HOUR / 2].map(|start| {
-            let has_requests =
-                (served.iter()).any(|one| (start..start + HOUR / 2).contains(&one.second));
+            let half = start..start + HOUR / 2;
+            let has_requests = served.iter().any(|served| half.contains(&served.second));
             // The store was made in the middle of an hour.
             let is_recorded = start >= NOW && (self.knows_gaps || has_requests);
             if is_recorded { 0.5 } else { 0.0 }
@@ -82,21 +82,21 @@ impl Oracle {
     /// The hours of a context that end before `end`.
     fn expected(&self, context: Option<usize>, end: i64) -> [Expected; 168] {
         let mut hours = [Expected::default(); 168];
-        let is_of = |one: &&Served| context.is_none_or(|context| one.context == context);
+        let is_counted = |served: &&Served| context.is_none_or(|id| served.context == id);
         let mut is_known = false;
         for hour in (THIS_HOUR..end).step_by(HOUR as usize) {
             let part = self.part(hour);
-            let served = self.served.get(&hour).into_iter().flatten().filter(is_of);
-            let mut served: Vec<Served> = served.copied().collect();
+            let served = self.served.get(&hour).into_iter().flatten();
+            let mut served: Vec<Served> = served.filter(is_counted).copied().collect();
             is_known |= !served.is_empty() && part > 0.0;
             if !is_known || part == 0.0 {
                 continue;
             }
-            served.sort_unstable_by_key(|one| one.nanos);
+            served.sort_unstable_by_key(|served| served.nanos);
             let errors = served
                 .iter()
-                .filter(|one| one.outcome == Outcome::ServerError);
-            let seconds = served.iter().map(|one| one.nanos as f64 / 1e9).sum();
+                .filter(|served| served.outcome == Outcome::ServerError);
+            let seconds = served.iter().map(|served| served.nanos as f64 / 1e9).sum();
             let (count, errors) = (served.len() as f64, errors.count() as f64);
             let tail = if count > 0.0 {
                 percentile(&served, 0.95)
@@ -104,12 +104,13 @@ impl Oracle {
                 0.0
             };
             // 1970-01-01 was a Thursday.
-            let of = &mut hours[((hour / HOUR + 72) % 168) as usize];
-            of.weeks += 1;
-            for (sum, more) in of
-                .sums
-                .iter_mut()
-                .zip([part, count, errors, seconds, tail * count])
+            let of_week = &mut hours[((hour / HOUR + 72) % 168) as usize];
+            of_week.weeks += 1;
+            for (sum, more) in
+                of_week
+                    .sums
+                    .iter_mut()
+                    .zip([part, count, errors, seconds, tail * count])
             {
                 *sum = *sum * (1.0 - part / 4.0) + more;
             }
@@ -119,13 +120,14 @@ impl Oracle {
 
     /// Checks the profile of a context.
     async fn check(&self, page: &Page, fixture: &Fixture, context: Option<usize>) {
-        // The answer is read anew each minute.
+        // The answer is read again each minute.
         fixture.advance(61);
         let answer = profile(page, context).await;
         let end = answer["until"].as_i64().unwrap_or(0);
         let mut hours = answer["hours"].as_array().unwrap().iter();
         let expected = self.expected(context, end);
-        for (number, expected) in expected.iter().enumerate().filter(|(_, of)| of.weeks > 0) {
+        let recorded = expected.iter().enumerate();
+        for (number, expected) in recorded.filter(|(_, hour)| hour.weeks > 0) {
             let hour = hours.next().unwrap_or_else(|| panic!("no hour {number}"));
             assert_eq!(hour["hour"], number, "{answer}");
             assert_eq!(hour["weeks"], expected.weeks, "{number}: {answer}");
@@ -141,7 +143,7 @@ impl Oracle {
             }
         }
         assert_eq!(hours.next(), None, "{answer}");
-        let count = expected.iter().filter(|of| of.weeks > 0).count();
+        let count = expected.iter().filter(|hour| hour.weeks > 0).count();
         assert_eq!(answer["enough"], count >= 24);
     }
 }
@@ -155,14 +157,14 @@ async fn profile(page: &Page, context: Option<usize>) -> Value {
     page.get(&uri.replace(' ', "%20")).await
 }
 
-/// The end of the hours that a fold applies now.
+/// The end of the hours that a fold at the current time applies.
 fn applied_until(fixture: &Fixture) -> i64 {
     let minute = (fixture.now() - 15) / 60 * 60;
     hour_of(minute - 180)
 }
 
-/// Random requests, and in the end a pause of three days, after which the hours before are too old.
-async fn weeks_are_what_was_served(mut fixture: Fixture) {
+/// Serves random requests, then pauses for three days, after which the last hours are too old to be applied.
+async fn profiles_equal_the_served_requests(mut fixture: Fixture) {
     let mut rng = fastrand::Rng::with_seed(seed());
     let (mut page, mut oracle) = (Page::new(&fixture), Oracle::new(&fixture));
     let mut before = 0;
@@ -208,11 +210,11 @@ async fn weeks_are_what_was_served(mut fixture: Fixture) {
 }
 
 #[tokio::test]
-async fn weeks_in_a_file_are_what_was_served() {
-    weeks_are_what_was_served(Fixture::file()).await;
+async fn profiles_in_a_file_equal_the_served_requests() {
+    profiles_equal_the_served_requests(Fixture::file()).await;
 }
 
-/// Polls a future at most this number of times, and then drops it. Returns whether it ended.
+/// Polls a future at most this number of times, and then drops it. Returns whether the future ended.
 async fn interrupted<F: Future>(future: F, polls: usize) -> bool {
     let mut future = pin!(future);
     let mut left = polls;
@@ -241,12 +243,12 @@ async fn append(fixture: &Fixture, seq: u64, requests: &[Served]) {
     fixture.store.append(&call).await.unwrap();
 }
 
-async fn an_interrupted_folder_leaves_nothing_out_and_nothing_twice(fixture: Fixture) {
+async fn after_interrupted_folders_each_hour_is_in_the_profiles_once(fixture: Fixture) {
     const MANY: usize = 150;
     let mut rng = fastrand::Rng::with_seed(seed());
     let (page, mut oracle) = (Page::new(&fixture), Oracle::new(&fixture));
     let (mut seq, mut cuts) = (0, 0);
-    // All folders have one name, so that each holds the lease of the folder before it.
+    // All folders have the same name, so that each folder holds the lease of the previous folder.
     let folder = || fixture.folder("folder", None);
     let mut present = folder();
     for half_hour in 0..20 {
@@ -277,15 +279,15 @@ async fn an_interrupted_folder_leaves_nothing_out_and_nothing_twice(fixture: Fix
     }
 }
 
-async fn a_page_that_is_gone_takes_its_profile_with_it(mut fixture: Fixture) {
+async fn the_profile_of_a_page_without_requests_expires(mut fixture: Fixture) {
     let mut page = Page::new(&fixture);
     let both = [0, 1].map(|context| Served::new(NOW, context, 5 * MS));
     page.serve(&mut fixture, &both).await;
     let mut gone_after = None;
     for day in 0..80 {
         fixture.advance(DAY);
-        let one = Served::new(fixture.now(), 0, 5 * MS);
-        page.serve(&mut fixture, &[one]).await;
+        let request = Served::new(fixture.now(), 0, 5 * MS);
+        page.serve(&mut fixture, &[request]).await;
         fixture.advance(61);
         let hours = |answer: Value| answer["hours"].as_array().unwrap().len();
         assert!(hours(profile(&page, Some(0)).await) > 0, "day {day}");
@@ -295,7 +297,7 @@ async fn a_page_that_is_gone_takes_its_profile_with_it(mut fixture: Fixture) {
             assert_eq!(gone_after, None, "day {day}");
         }
     }
-    let days = gone_after.expect("it is gone");
+    let days = gone_after.expect("the profile expires");
     assert!((35..=71).contains(&days), "{days} days");
 }
 
@@ -324,7 +326,7 @@ async fn there_are_no_more_profiles_than_contexts() {
         let reads: Vec<_> = reads.collect();
         let mut answers = journal.read_tables(Purpose::Query, &reads).await.unwrap();
         kept = answers.page().count + answers.page().count;
-        // The ten pages, `<all>`, `<unmatched>` and `<overflow>`, and the hours that were recorded.
+        // The ten pages, `<all>`, `<unmatched>` and `<overflow>`, and the field of the recorded hours.
         assert!(kept <= 10 + 3 + 1, "{kept} after deploy {deploy}");
     }
     assert_eq!(kept, 14);

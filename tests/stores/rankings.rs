@@ -1,4 +1,4 @@
-//! Rankings within a moving window: both stores against a plain model, and what only Redis has.
+//! Rankings within a moving window: stores compared with a plain model, and tests of Redis alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl Model {
     }
 }
 
-/// A store in memory and one in Redis, whose clocks show the same time.
+/// A store in memory and a store in Redis, whose clocks show the same time.
 struct Pair([Fixture; 2]);
 
 impl Pair {
@@ -131,7 +131,7 @@ impl Pair {
         }
     }
 
-    async fn check(&self, model: &Model, rng: &mut fastrand::Rng, stores: &[usize], about: &str) {
+    async fn check(&self, model: &Model, rng: &mut fastrand::Rng, stores: &[usize], case: &str) {
         let query = RankingQuery {
             offset: [rng.usize(..6), 0, usize::MAX][rng.usize(..3)],
             ids: (0..IDS).map(id_of).collect(),
@@ -140,14 +140,14 @@ impl Pair {
         let (total, top, places) = model.page(&query);
         for store in stores {
             let Some(page) = page(&self.0[*store], &query).await else {
-                assert_eq!(total, 0, "store {store}, {about}");
+                assert_eq!(total, 0, "store {store}, {case}");
                 continue;
             };
             let shown: Vec<_> = page.top.into_iter().map(|id| (id.id, id.score)).collect();
             assert_eq!(
                 (page.total, &shown, &page.places, page.dropped),
                 (total, &top, &places, model.dropped),
-                "store {store}, {about}, at {}: {model:?}",
+                "store {store}, {case}, at {}: {model:?}",
                 query.now
             );
         }
@@ -163,8 +163,8 @@ fn in_redis(server: &RedisServer, prefix: &str) -> Fixture {
     Fixture::over(redis_store(&server.url(), prefix), keys)
 }
 
-/// A store in a server of its own, without a prefix.
-async fn alone() -> Fixture {
+/// A store in its own server, without a prefix.
+async fn without_prefix() -> Fixture {
     Fixture::redis_with(RedisServer::start().await, "")
 }
 
@@ -188,7 +188,7 @@ fn some_spec(rng: &mut fastrand::Rng, max_ids: u32) -> RankingSpec {
     }
 }
 
-/// A random step back in time, usually zero.
+/// A random number of seconds back in time, usually zero.
 fn lateness(rng: &mut fastrand::Rng, spec: RankingSpec) -> i64 {
     match rng.u32(..4) {
         0 => rng.i64(0..2 * spec.period()),
@@ -196,7 +196,8 @@ fn lateness(rng: &mut fastrand::Rng, spec: RankingSpec) -> i64 {
     }
 }
 
-fn advance(rng: &mut fastrand::Rng, spec: RankingSpec) -> i64 {
+/// A random number of seconds by which the clock advances.
+fn some_time(rng: &mut fastrand::Rng, spec: RankingSpec) -> i64 {
     let (interval, period) = (i64::from(spec.interval), spec.period());
     match rng.u32(..8) {
         0 => 3 * period + 30 * 86_400,
@@ -212,17 +213,17 @@ async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
     for (case, (seed, mut rng)) in cases(16).enumerate() {
         let rng = &mut rng;
         let mut pair = Pair::new(&server, &format!("{case}:"));
-        // Where there is no room for all ids, each fold drops the smallest of the oldest slice.
+        // Without room for all ids, each fold drops the ids with the smallest counts of the oldest slice.
         let has_room = case % 2 == 0;
         let max_ids = if has_room { 1_000 } else { rng.u32(1..8) };
         let spec = some_spec(rng, max_ids);
         let mut model = Model::new(spec);
         let (mut is_folding, mut is_folded) = (true, true);
         for step in 0..50 {
-            let about = format!("case {seed}, step {step}, {spec:?}");
+            let described = format!("case {seed}, step {step}, {spec:?}");
             let mut is_sent = false;
             match rng.u32(..10) {
-                0..3 => pair.advance(advance(rng, spec)),
+                0..3 => pair.advance(some_time(rng, spec)),
                 3 if has_room => is_folding = !is_folding,
                 _ => {
                     let (mut delta, now) = (RankingDelta::new(spec), pair.now());
@@ -251,7 +252,7 @@ async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
                 }
             }
             model.expire(pair.now());
-            pair.check(&model, rng, &[0], &about).await;
+            pair.check(&model, rng, &[0], &described).await;
             is_folded |= is_folding && is_sent;
             if is_folding && (!is_folded || rng.bool()) {
                 pair.0[1].writer.folder.fold().await.unwrap();
@@ -259,7 +260,7 @@ async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
             }
             is_folded &= is_folding || !is_sent;
             if is_folded {
-                pair.check(&model, rng, &[1], &about).await;
+                pair.check(&model, rng, &[1], &described).await;
             }
         }
     }
@@ -287,8 +288,8 @@ async fn top(fixture: &Fixture) -> Vec<(String, i64)> {
     top.into_iter().map(|id| (id.id, id.score)).collect()
 }
 
-fn pairs(of: &[(&str, i64)]) -> Vec<(String, i64)> {
-    of.iter().map(|(id, n)| (String::from(*id), *n)).collect()
+fn pairs(ids: &[(&str, i64)]) -> Vec<(String, i64)> {
+    ids.iter().map(|(id, n)| (String::from(*id), *n)).collect()
 }
 
 /// Sends additions, and returns the quarantined keys.
@@ -308,8 +309,8 @@ async fn rankings_are_listed_while_they_have_ids(mut fixture: Fixture) {
     if fixture.server.is_none() {
         return;
     }
-    // Once the server has freed them, no slice and no sum is left. The key that names the newest slice expires by
-    // itself.
+    // Once the server has freed the memory, no slices and no sums are left. The key that names the newest slice expires
+    // later.
     until("the memory is freed", async || {
         let keys: Vec<String> = fixture.run("KEYS *_posts*").await;
         keys == ["pulse:last_slot_posts"]
@@ -319,10 +320,10 @@ async fn rankings_are_listed_while_they_have_ids(mut fixture: Fixture) {
 }
 
 #[tokio::test]
-async fn keys_of_another_type_are_quarantined_and_mended_by_deleting_them() {
+async fn keys_of_another_type_are_quarantined_until_they_are_deleted() {
     for key in [SLOT, "stats_posts", "last_slot_posts"] {
-        let mut fixture = alone().await;
-        // `last_slot_posts` is a string itself, so it becomes a set.
+        let mut fixture = without_prefix().await;
+        // `last_slot_posts` is normally a string, so here it becomes a set.
         let is_newest = key == "last_slot_posts";
         let poison = if is_newest { "SADD" } else { "SET" };
         let () = fixture.run(&format!("{poison} {key} x")).await;
@@ -333,7 +334,7 @@ async fn keys_of_another_type_are_quarantined_and_mended_by_deleting_them() {
         let () = fixture.run(&format!("DEL {key}")).await;
         assert_eq!(fold(&mut fixture, some(&[("b", 2)])).await, [""; 0]);
         assert_eq!(top(&fixture).await[0], ("b".to_owned(), 2));
-        // Nothing is left when the window is over.
+        // After the window, no old count is left.
         fixture.advance(3 * 3_600);
         let later = additions(fixture.now(), &[("c", 3)]);
         assert_eq!(fold(&mut fixture, later).await, [""; 0], "{key}");
@@ -342,8 +343,8 @@ async fn keys_of_another_type_are_quarantined_and_mended_by_deleting_them() {
 }
 
 #[tokio::test]
-async fn numbers_of_other_programs_that_are_no_integers_never_stop_the_fold() {
-    let mut fixture = alone().await;
+async fn numbers_that_are_no_integers_never_stop_the_fold() {
+    let mut fixture = without_prefix().await;
     fold(&mut fixture, some(&[("a", 1), ("b", 2)])).await;
     let garbage = format!("HSET {SLOT} a x b 1.5 foreign y");
     let () = fixture.run(&garbage).await;
@@ -361,10 +362,10 @@ async fn numbers_of_other_programs_that_are_no_integers_never_stop_the_fold() {
     assert!(top(&fixture).await.contains(&("a".to_owned(), 3)));
 }
 
-/// If no instance runs for a long time, the keys of all slices expire. Their counts must leave the sums too.
+/// If no instance runs for a long time, the keys of all slices expire. The counts of these slices must leave the sums.
 #[tokio::test]
-async fn counts_of_slices_whose_keys_have_expired_end_with_the_window() {
-    let mut fixture = alone().await;
+async fn counts_of_expired_slices_leave_the_sums_after_the_window() {
+    let mut fixture = without_prefix().await;
     fold(&mut fixture, some(&[("a", 1), ("b", 2)])).await;
     let () = fixture.run(&format!("DEL {SLOT}")).await;
     fixture.advance(90 * 86_400);
@@ -375,10 +376,10 @@ async fn counts_of_slices_whose_keys_have_expired_end_with_the_window() {
 }
 
 #[tokio::test]
-async fn slice_keys_expire_after_the_sums_from_which_they_must_be_subtracted() {
-    let mut fixture = alone().await;
+async fn the_keys_of_slices_expire_after_the_key_of_the_sums() {
+    let mut fixture = without_prefix().await;
     fold(&mut fixture, some(&[("a", 1)])).await;
-    // The removal empties the slice, so that the addition makes it anew.
+    // The removal empties the slice, so that the addition creates the slice again.
     let mut delta = some(&[]);
     delta.remove(&"a".into());
     delta.add(&"a".into(), NOW, 1);
@@ -392,8 +393,8 @@ async fn slice_keys_expire_after_the_sums_from_which_they_must_be_subtracted() {
 
 /// An earlier folder may have ended before it dropped these ids.
 #[tokio::test]
-async fn a_folder_that_takes_over_drops_the_ids_for_which_there_is_no_room() {
-    let mut fixture = alone().await;
+async fn a_new_folder_drops_ids_for_which_there_is_no_room() {
+    let mut fixture = without_prefix().await;
     fold(&mut fixture, some(&[("a", 50)])).await;
     for n in 1..=20 {
         let () = fixture.run(&format!("HSET {SLOT} {n} {n}")).await;
@@ -410,8 +411,8 @@ async fn a_folder_that_takes_over_drops_the_ids_for_which_there_is_no_room() {
 }
 
 #[tokio::test]
-async fn a_flush_costs_as_many_commands_for_a_hundred_ids_as_for_one() {
-    let mut fixture = alone().await;
+async fn a_flush_with_a_hundred_ids_costs_about_as_many_commands_as_one_with_one_id() {
+    let mut fixture = without_prefix().await;
     let delta = |ids: u32| {
         let mut delta = RankingDelta::new(spec(3_600, 2, 1_000));
         (0..ids).for_each(|id| delta.add(&id.to_string().into(), NOW, 1));
@@ -429,12 +430,12 @@ async fn a_flush_costs_as_many_commands_for_a_hundred_ids_as_for_one() {
         }
         costs.push(calls.values().sum::<u64>());
     }
-    // A hundred ids take some more steps of a fold, as a step is short.
+    // A hundred ids take some more steps of a fold, because a step is short.
     assert!(costs[1] < costs[0] + 60, "{costs:?}");
 }
 
 /// The handle of an application waits until its additions and removals can be read.
-async fn a_handle_adds_removes_and_reads_a_window_that_moves_on(fixture: Fixture) {
+async fn a_handle_adds_removes_and_reads_within_a_moving_window(fixture: Fixture) {
     let builder = Pulse::builder().store(fixture.store.clone());
     let builder = builder.clock(fixture.clock.clone());
     let (pulse, tasks) = builder.build_with_tasks().unwrap();
@@ -447,7 +448,7 @@ async fn a_handle_adds_removes_and_reads_a_window_that_moves_on(fixture: Fixture
     assert_eq!(posts.rank("7").await.unwrap(), Some(0));
     assert_eq!(posts.score("7").await.unwrap(), Some(3));
     assert_eq!(posts.score("9").await.unwrap(), None);
-    // From here on, no fold removes slices that have left the window.
+    // From now on, no fold removes slices that have left the window.
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     fixture.advance(90 * 86_400);
     assert!(posts.top(0, 10).await.unwrap().is_empty());
@@ -456,5 +457,5 @@ async fn a_handle_adds_removes_and_reads_a_window_that_moves_on(fixture: Fixture
 
 in_both!(
     rankings_are_listed_while_they_have_ids,
-    a_handle_adds_removes_and_reads_a_window_that_moves_on,
+    a_handle_adds_removes_and_reads_within_a_moving_window,
 );

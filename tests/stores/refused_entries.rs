@@ -1,5 +1,5 @@
-//! Entries that no version of this crate sends, written by another program: they are refused when they are read, and
-//! set aside in bounded time and memory, while everything else is folded and cleaned.
+//! Entries that another program has written, and no version of this crate sends. Reading refuses these entries, and
+//! they are set aside in bounded time and memory. All other data is folded and cleaned.
 
 use tokio::runtime::Runtime;
 use tower_pulse_model::context::ALL;
@@ -12,11 +12,11 @@ const MIB: usize = 1 << 20;
 const ASIDE: &str = "pulse:pulse:aside";
 const STATE: &str = "pulse:pulse:state";
 const JOURNAL: &str = "pulse:pulse:journal";
-/// The most bytes that are kept of an entry, and for how many seconds.
+/// The most bytes that are kept of an entry that is set aside, and the seconds for which they are kept.
 const KEPT_BYTES: usize = 256 * 1024;
 const KEPT_SECONDS: i64 = 7 * 86_400;
 
-/// Appends an entry with these fields after the others.
+/// Appends an entry with these fields to the journal.
 async fn append(fixture: &Fixture, offset: usize, fields: &[(&str, &[u8])]) {
     let state: (String, String) = fixture.run(&format!("HMGET {STATE} head low")).await;
     let (head, low) = state;
@@ -45,7 +45,7 @@ fn uint(bytes: &mut Vec<u8>, mut n: usize) {
     bytes.push(n as u8);
 }
 
-/// An entry without precisions, and with contexts of these names that hold nothing.
+/// An entry without precisions, with empty contexts of these names.
 fn entry_of<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut bytes = vec![entry::ENTRY_VERSION, 0];
     // The base time, and the number of late samples.
@@ -58,13 +58,14 @@ fn entry_of<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
         // An HTTP context, seen now, without records, hours and slow requests.
         bytes.extend([1, 0, 1, 1, 1, 0, 1]);
     }
-    // Neither counters nor rankings nor reports nor marks.
+    // No counters, rankings, reports or marks.
     bytes.extend([0, 0, 0, 0]);
     bytes
 }
 
-/// Sends a request, folds it, and checks that it can be read. Returns the most bytes that were allocated meanwhile.
-fn fold_beside(runtime: &Runtime, fixture: &mut Fixture, hits: f64) -> u64 {
+/// Sends a request, folds all entries, and checks that the request can be read. Returns the most bytes that were
+/// allocated meanwhile.
+fn fold_request(runtime: &Runtime, fixture: &mut Fixture, hits: f64) -> u64 {
     let allocated = allocation_counter::measure(|| {
         runtime.block_on(async {
             fixture.hit("GET /a", NOW, MS).await;
@@ -75,11 +76,11 @@ fn fold_beside(runtime: &Runtime, fixture: &mut Fixture, hits: f64) -> u64 {
 }
 
 #[test]
-fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
+fn entries_that_no_version_sends_are_set_aside_and_all_others_are_folded() {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build().unwrap();
     let mut fixture = runtime.block_on(Fixture::redis());
-    let plain = fold_beside(&runtime, &mut fixture, 1.0);
+    let plain = fold_request(&runtime, &mut fixture, 1.0);
 
     let names: Vec<Vec<u8>> = (0..100_000)
         .map(|n| format!("GET /a/context/with/a/name/that/is/long/{n:06}").into_bytes())
@@ -104,17 +105,18 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
     });
     drop((many, long, huge));
 
-    let folded = fold_beside(&runtime, &mut fixture, 2.0);
-    // The largest entry that is read has 11 MiB. It is held twice: as the client read it, and as its payload.
+    let folded = fold_request(&runtime, &mut fixture, 2.0);
+    // The largest entry that is read has 11 MiB. Memory has it twice: as the client's reply, and as its payload.
     assert!(folded < plain + 40 * MIB as u64, "{folded} bytes");
     runtime.block_on(async {
         let exceptions = fixture.status().await.exceptions;
         assert_eq!(exceptions.quarantined, 0);
-        let told = fixture.run::<i64>("HGET pulse:pulse:state set_aside");
-        assert_eq!(told.await, 100_000 + 3 * 10 + 7 + 1 + 1);
+        let set_aside = fixture.run::<i64>("HGET pulse:pulse:state set_aside");
+        assert_eq!(set_aside.await, 100_000 + 3 * 10 + 7 + 1 + 1);
         // The numbers of requests that the entries claim count as missing in their minute.
         let all = fixture.records(ALL, 60).await;
-        let missing = all.iter().map(|of| of.1.measures.get(Measure::Missing));
+        let missing = all.iter();
+        let missing = missing.map(|(_, sums)| sums.measures.get(Measure::Missing));
         assert_eq!(missing.sum::<u64>(), 100_000 + 3 * 10 + 7);
         assert_eq!(fixture.run::<i64>("ZCARD pulse:pulse:contexts").await, 1);
         let cleaned = fixture.clean().await;
@@ -136,7 +138,7 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
         assert!((KEPT_SECONDS - 60..=KEPT_SECONDS).contains(&left), "{left}");
         assert_eq!(fixture.run::<i64>("XLEN pulse:pulse:journal").await, 0);
     });
-    fold_beside(&runtime, &mut fixture, 3.0);
+    fold_request(&runtime, &mut fixture, 3.0);
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
     let names: Vec<_> = (0..20).map(|n| format!("unnamed {n}")).collect();
     let many: Vec<_> = names.iter().map(|name| &**name).zip(1..).collect();
     batch.add(&"GET /2".into(), Kind::Http, now, &request(&many, 5));
-    // A window can have the timers of a request without the request itself, if that was never recorded.
+    // A window can have the timers of a request without the request itself, if the request was never recorded.
     let mut late = request(&[("render", 7)], 0);
     late.times = Default::default();
     batch.add(&"GET /4".into(), Kind::Http, now, &late);
@@ -79,7 +79,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
         assert_eq!(answer["timed_share"], 0.0);
         assert_eq!(answer["untimed_share"], 1.0);
     }
-    // The timer failed in three of four runs. The share covers all runs, not only those of this path.
+    // The timer failed in three of four runs. The share counts all runs, also outside of this path.
     let window = get("GET+/0&window=5m").await;
     let rows = window["window"]["timers"].as_array().unwrap();
     assert_eq!(rows[1]["errors"], 3);
@@ -113,7 +113,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
     assert_eq!(others["total"], 0.03);
     assert_eq!(
         others["covered"], 0.005,
-        "no more than all of them together"
+        "more than the time of all timers together"
     );
     let id = format!("<{}>", RecordId::new(Kind::Timer, "unnamed 19"));
     assert!(rows.iter().any(|row| row["timer"] == *id), "{many}");

@@ -1,5 +1,5 @@
-//! Series and heat maps, against a plain list of all requests, for every metric at every precision. No request is lost,
-//! each is in the row of its duration, and the percentiles of a heat map are those of the series.
+//! Series and heat maps compared with a plain list of all requests, for every metric at every precision. No request is
+//! lost, each request is in the row of its duration, and the percentiles of a heat map equal those of the series.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -10,15 +10,15 @@ use tower_pulse_model::tier::{WIDTHS, tier_for};
 use crate::stores::fixture::{Fixture, MS, NOW};
 use crate::stores::windows::{CONTEXTS, Page, Served, WINDOWS, name, near, number, percentile};
 
-/// Metrics that counters have too, and those that records alone have.
+/// Metrics that both counters and records have, and metrics that only records have.
 const COUNTED: &str = "hits errors total mean error_share";
 const RECORDED: &str = "stddev min max p50 p95 p99 outcomes longest_poll";
 
 /// Checks the value of a slice in which some requests were served, sorted by their duration.
 fn check_value(metric: &str, value: &Value, served: &[Served], error: f64) {
     let seconds = |served: &Served| served.nanos as f64 / 1e9;
-    let of = |outcome| served.iter().filter(|s| s.outcome == outcome).count();
-    let (count, errors) = (served.len() as f64, of(Outcome::ServerError) as f64);
+    let count_of = |outcome| served.iter().filter(|s| s.outcome == outcome).count();
+    let (count, errors) = (served.len() as f64, count_of(Outcome::ServerError) as f64);
     let total: f64 = served.iter().map(seconds).sum();
     // Counters have whole microseconds.
     let rounded = 1e-5 + 1e-6 * count / total;
@@ -37,9 +37,9 @@ fn check_value(metric: &str, value: &Value, served: &[Served], error: f64) {
             assert!(wrong < allowed, "{value} {deviation}");
         }
         "outcomes" => {
-            assert_eq!(value["2xx"], of(Outcome::Success));
-            assert_eq!(value["4xx"], of(Outcome::ClientError));
-            assert_eq!(value["5xx"], of(Outcome::ServerError));
+            assert_eq!(value["2xx"], count_of(Outcome::Success));
+            assert_eq!(value["4xx"], count_of(Outcome::ClientError));
+            assert_eq!(value["5xx"], count_of(Outcome::ServerError));
             assert_eq!(value["3xx"], 0);
         }
         "longest_poll" => {
@@ -55,13 +55,14 @@ fn check_value(metric: &str, value: &Value, served: &[Served], error: f64) {
     }
 }
 
-fn whose(context: Option<usize>) -> String {
+/// The parameter of a question about a context.
+fn parameter(context: Option<usize>) -> String {
     context.map_or_else(String::new, |at| {
         format!("context={}&", name(at).replace(' ', "+"))
     })
 }
 
-/// Asks for a series, and checks all of its points if its slices are kept. Returns how many slices the window has.
+/// Asks for a series, and checks all of its points if its slices are kept. Returns the number of slices of the window.
 async fn check_series(
     page: &Page,
     metric: &str,
@@ -69,7 +70,7 @@ async fn check_series(
     query: &str,
     is_kept: bool,
 ) -> i64 {
-    let uri = format!("/api/series?metric={metric}&{}{query}", whose(context));
+    let uri = format!("/api/series?metric={metric}&{}{query}", parameter(context));
     let answer = page.get(&uri).await;
     let [from, to, precision] = ["from", "to", "precision"].map(|field| number(&answer, field));
     assert_eq!((from % precision, to % precision), (0, 0), "{uri}");
@@ -95,7 +96,7 @@ async fn check_series(
 
 /// Asks for a heat map, and checks all of its slices.
 async fn check_heat_map(page: &Page, context: Option<usize>, window: &str) {
-    let uri = format!("/api/heat_map?{}{window}", whose(context));
+    let uri = format!("/api/heat_map?{}{window}", parameter(context));
     let answer = page.get(&uri).await;
     let [from, to, precision] = ["from", "to", "precision"].map(|field| number(&answer, field));
     let bounds = answer["bounds"].as_array().unwrap().iter();
@@ -132,7 +133,7 @@ async fn check_heat_map(page: &Page, context: Option<usize>, window: &str) {
         assert_eq!(slice["count"], below, "{uri}: {slice}");
     }
     assert_eq!(slices.next(), None, "{uri}: beyond the window");
-    let series = format!("/api/series?metric=times&{}{window}", whose(context));
+    let series = format!("/api/series?metric=times&{}{window}", parameter(context));
     let series = page.get(&series).await;
     let times = answer["slices"].as_array().unwrap().iter().map(|slice| {
         let fields = ["count", "mean", "p50", "p95", "p99"];
@@ -145,7 +146,8 @@ async fn check_heat_map(page: &Page, context: Option<usize>, window: &str) {
     }
 }
 
-/// Checks the list of counters, of which only the last complete slice, all kept slices and the last minute are shown.
+/// Checks the list of counters. The list shows the last complete slice, the sum of all kept slices, and the rate of the
+/// last minute.
 async fn check_counters(page: &Page, fixture: &Fixture, precision: Precision) {
     let (now, width) = (fixture.now(), i64::from(precision.seconds));
     let uri = format!("/api/counters?precision={width}");
@@ -186,7 +188,7 @@ pub async fn check(page: &Page, fixture: &Fixture, rng: &mut Rng) {
     let points = check_series(page, metric, context, &window, true).await;
     assert!(points <= 200, "{metric} {window}: {points} points");
     check_heat_map(page, context, &window).await;
-    // A random precision, over the time for which it is kept.
+    // A random precision, within the time for which its slices are kept.
     let records = WIDTHS.map(|width| (width, tier_for(width).unwrap()));
     let mut kept = records.to_vec();
     let width = i64::from(kept[rng.usize(..kept.len())].0);
@@ -204,7 +206,7 @@ pub async fn check(page: &Page, fixture: &Fixture, rng: &mut Rng) {
     let (precision, span) = (i64::from(precision), tier.span() - i64::from(tier.seconds));
     let from = now - rng.i64(1..span);
     let to = (from + rng.i64(1..=span)).max(from + 1);
-    // Rounded outward, the first slice may begin before what is kept.
+    // Rounded outward, the first slice may begin before the kept slices.
     let is_kept = from.div_euclid(precision) * precision >= now - span;
     let query = format!("from={from}&to={to}");
     check_series(page, metric, context, &query, is_kept).await;
@@ -213,13 +215,13 @@ pub async fn check(page: &Page, fixture: &Fixture, rng: &mut Rng) {
 }
 
 #[tokio::test]
-async fn a_series_tells_its_window_and_a_row_no_requests_from_nothing_recorded() {
+async fn a_series_has_its_window_and_null_for_time_that_is_not_recorded() {
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);
-    let one = Served::new(NOW, 0, 12_345_678);
-    page.serve(&mut fixture, &[one; 3]).await;
+    let request = Served::new(NOW, 0, 12_345_678);
+    page.serve(&mut fixture, &[request; 3]).await;
     fixture.advance(130);
-    // NOW is at the turn of a minute.
+    // NOW is the start of a minute.
     let answer = page.get("/api/series?window=15m&metric=p95").await;
     assert_eq!(answer["from"], NOW - 780);
     assert_eq!(answer["to"], NOW + 180);
@@ -230,7 +232,7 @@ async fn a_series_tells_its_window_and_a_row_no_requests_from_nothing_recorded()
     assert_eq!(hour["from"], start);
     assert_eq!(hour["to"], start + HOUR);
     assert_eq!(hour["points"], json!([[NOW, 3]]));
-    // Without a window, a series has all that is kept.
+    // Without a window, a series has all kept slices.
     let all = page.get("/api/series").await;
     assert_eq!(
         (&all["points"], &all["from"]),
@@ -265,14 +267,14 @@ async fn a_series_tells_its_window_and_a_row_no_requests_from_nothing_recorded()
 async fn a_heat_map_is_bounded() {
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);
-    // The slice of a refused request only says that one is missing.
+    // The slice of a refused request only has the number of missing requests.
     let ahead = Served::new(NOW + 3 * HOUR, 0, MS);
     page.serve(&mut fixture, &[ahead]).await;
     let empty = page.get("/api/heat_map").await;
     assert_eq!(empty["bounds"], json!([]));
     assert_eq!(empty["slices"], json!([]));
-    let one = Served::new(NOW, 0, 20 * MS);
-    page.serve(&mut fixture, &[one; 3]).await;
+    let request = Served::new(NOW, 0, 20 * MS);
+    page.serve(&mut fixture, &[request; 3]).await;
     fixture.advance(2);
     let answer = page.get("/api/heat_map?window=15m&context=GET+/0").await;
     assert_eq!(answer["slices"][0]["cells"], json!([[0, 3]]), "one row");
@@ -281,7 +283,7 @@ async fn a_heat_map_is_bounded() {
     assert!(bounds[0].as_f64() <= Some(0.02), "{bounds}");
     assert!(bounds[1].as_f64() > Some(0.02), "{bounds}");
     let unknown = page.get("/api/heat_map?context=GET+/none").await;
-    assert_eq!(unknown["slices"], json!([]), "as a series of it");
+    assert_eq!(unknown["slices"], json!([]), "an unknown context");
     let (status, refused) = page.answer("/api/heat_map?window=24h&precision=60").await;
     assert_eq!(status, 400);
     assert_eq!(refused["parameter"], "precision");

@@ -23,18 +23,18 @@ fn two_samples(fixture: &Fixture, seq: u64) -> FencedBatch {
 }
 
 /// The store, with this test's clock.
-fn of_now(store: RedisStore, fixture: &Fixture) -> Arc<dyn Store> {
+fn with_clock(store: RedisStore, fixture: &Fixture) -> Arc<dyn Store> {
     Arc::new(store.with_clock(fixture.clock.clone()))
 }
 
 fn store_at(url: &str, prefix: &str, fixture: &Fixture) -> Arc<dyn Store> {
-    of_now(redis_store(url, prefix), fixture)
+    with_clock(redis_store(url, prefix), fixture)
 }
 
-/// A server that refuses writes may be a replica that lags behind its primary. It answers an append with an error. If
-/// it said that its state or calls are missing, an instance would start anew or replay.
+/// A server that refuses writes may be a replica that lags behind its primary. Its answer to an append must be an
+/// error. If the answer said that the state or calls are missing, an instance would start again or replay calls.
 #[tokio::test]
-async fn a_replica_and_a_server_without_its_replicas_mislead_no_instance() {
+async fn a_server_that_refuses_writes_answers_appends_with_an_error() {
     for refuse in [
         "REPLICAOF 127.0.0.1 1",
         "CONFIG SET min-replicas-to-write 1",
@@ -128,7 +128,7 @@ async fn the_acl_rule_in_the_error_is_sufficient() {
         let url = format!("redis://app:secret@127.0.0.1:{port}/2");
         let store = store_at(&url, prefix, &fixture);
         let mut steps = Vec::new();
-        // Permissions are given one by one; the error names the rule until all are there.
+        // Permissions are given one by one. The error names the rule until the user has all permissions.
         for rights in ["+select", "+eval +evalsha ~pulse:*", "+@write"] {
             let error = apply(&store, &two_samples(&fixture, 1)).await.unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
@@ -146,7 +146,7 @@ async fn the_acl_rule_in_the_error_is_sufficient() {
     }
 }
 
-/// An application that had no rankings may have an ACL rule without their keys.
+/// The ACL rule of an application that had no rankings may lack the keys of rankings.
 #[tokio::test]
 async fn a_folder_without_the_keys_of_rankings_changes_nothing() {
     let fixture = Fixture::redis().await;
@@ -212,7 +212,7 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
     let store = RedisStore::open(options.connection_timeout(3 * timeout)).unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     let answers = async || store.slowest_means().await.is_ok();
-    until("it answers", async || answers().await).await;
+    until("an answer", async || answers().await).await;
     server.freeze();
     let start = Instant::now();
     for _ in 0..3 {
@@ -225,7 +225,7 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
     assert!(asking.await.iter().all(Result::is_err));
     assert!(start.elapsed() < Duration::from_secs(10));
     server.thaw();
-    until("it answers again", async || answers().await).await;
+    until("another answer", async || answers().await).await;
 }
 
 /// Checks that a key expires after `expected` seconds, or never if `expected` is -1.
@@ -264,24 +264,24 @@ async fn idle_keys_expire() {
 
     let options = RedisOptions::new(&fixture.server().url()).unwrap();
     let store = RedisStore::open(options.expire_idle_keys(false)).unwrap();
-    let store = of_now(store, &fixture);
+    let store = with_clock(store, &fixture);
     apply(&store, &two_samples(&fixture, 1)).await.unwrap();
     let cleaned = store.upkeep().clean(&fixture.pass()).await.unwrap();
     assert!(cleaned.is_some());
     assert_ttl(&fixture, "count:60:hits:GET /", -1).await;
-    // Records expire all the same, as no other program writes them.
+    // Records expire with either setting, because no other program writes them.
     assert_ttl(&fixture, "pulse:r1:60:1700001000", 8_400).await;
 }
 
 /// Listing a counter and renewing its time to live at each new slice would cost too much.
 #[tokio::test]
-async fn counters_and_records_stay_small_and_are_renewed_now_and_then() {
+async fn counters_and_records_stay_small_and_are_renewed_from_time_to_time() {
     const RENEWED_AFTER: i64 = 16;
     let mut fixture = Fixture::redis().await;
     let (key, member) = ("pulse:count:1:hits:GET /", "1:hits:GET /");
     for second in 0..150 {
         if second == 150 - RENEWED_AFTER {
-            // By now, each new slice pushes an old one out. Another program changes the keys.
+            // At this time, each new slice pushes out an old slice. Another program changes the keys.
             let () = fixture.issue("ZREM", ("pulse:known:", member)).await;
             let () = fixture.issue("EXPIRE", (key, 60)).await;
         }

@@ -1,4 +1,4 @@
-//! The slowest and the newest failed requests, in either store and over HTTP.
+//! The slowest and the newest failed requests, in each store and over HTTP.
 
 use std::time::Duration;
 
@@ -33,12 +33,12 @@ async fn fails() -> (StatusCode, Extension<Failure>) {
     (StatusCode::SERVICE_UNAVAILABLE, Extension(failure))
 }
 
-async fn are_told_over_http(builder: Builder) {
-    let (clock, hand) = Clock::manual(NOW);
+async fn are_listed_over_http(builder: Builder) {
+    let (clock, manual_clock) = Clock::manual(NOW);
     let builder = builder.clock(clock).keep_trace_ids(true);
     let builder = builder.queue_time_header("x-request-start");
     let (pulse, _tasks) = builder.keep_request_paths(true).build_with_tasks().unwrap();
-    let (slow, timing) = (hand.clone(), pulse.clone());
+    let (slow, timing) = (manual_clock.clone(), pulse.clone());
     let handler = || async move {
         for _ in 0..3 {
             let timer = timing.timer("db:find");
@@ -61,7 +61,7 @@ async fn are_told_over_http(builder: Builder) {
         pulse.record("POST /report", duration, status);
         if seconds % 10 == 0 {
             pulse.flush().await.unwrap();
-            hand.advance(Duration::from_secs(1));
+            manual_clock.advance(Duration::from_secs(1));
             pulse.simulation().drain();
         }
     }
@@ -109,8 +109,8 @@ async fn are_told_over_http(builder: Builder) {
     let report = get("path?context=POST+/report").await;
     let hour = report["slowest_requests"]["hour"].as_array().unwrap();
     assert_eq!(hour[..], requests[..5]);
-    // All of these requests failed. The last ten ended at the same moment, so the five slowest of them count as the
-    // newest.
+    // All of these requests failed. The last ten ended at the same moment, so the five slowest of these ten count as
+    // the newest.
     let failed = &report["failed_requests"];
     assert_eq!(failed["hour"].as_array().unwrap()[..], requests[..5]);
     assert_eq!(failed["last_hour"], json!([]));
@@ -135,34 +135,34 @@ async fn are_told_over_http(builder: Builder) {
     assert_eq!(row["paths"][0]["share"], 1.0);
 
     // An hour later, these requests are in the last hour. Two hours later, they are in neither hour.
-    hand.advance(Duration::from_secs(3_600));
+    manual_clock.advance(Duration::from_secs(3_600));
     let before = get("slowest_requests?window=last_hour").await;
     assert_eq!(&before["requests"], &all["requests"]);
     let report = get("path?context=POST+/report").await;
     assert_eq!(report["slowest_requests"]["last_hour"][0], requests[0]);
     assert_eq!(report["slowest_requests"]["hour"], json!([]));
-    hand.advance(Duration::from_secs(3_600));
+    manual_clock.advance(Duration::from_secs(3_600));
     let gone = get("slowest_requests?window=last_hour").await;
     assert_eq!(gone["requests"], json!([]));
 }
 
 #[tokio::test]
-async fn of_a_store_in_memory() {
-    are_told_over_http(Pulse::builder()).await;
+async fn slow_requests_in_memory_are_listed() {
+    are_listed_over_http(Pulse::builder()).await;
 }
 
 #[tokio::test]
-async fn of_a_file() {
+async fn slow_requests_in_a_file_are_listed() {
     let dir = TempDir::new("slow");
-    are_told_over_http(Pulse::builder().file(dir.path().join("pulse.redb"))).await;
+    are_listed_over_http(Pulse::builder().file(dir.path().join("pulse.redb"))).await;
 }
 
 #[tokio::test]
-async fn of_redis_where_neither_query_nor_other_headers_are_stored() {
-    // Without compression, because the test searches for texts in what `DUMP` returns.
+async fn slow_requests_in_redis_are_listed_and_queries_and_other_headers_are_not_stored() {
+    // Without compression, because the test searches for texts in the answers of `DUMP`.
     let redis = RedisServer::builder().arg("--rdbcompression", "no");
     let redis = redis.start().await;
-    are_told_over_http(Pulse::builder().redis(redis.url())).await;
+    are_listed_over_http(Pulse::builder().redis(redis.url())).await;
 
     let mut connection = redis.connection().await;
     let keys: Vec<String> = issue(&mut connection, "KEYS", "*").await;

@@ -1,4 +1,4 @@
-//! The slowest requests of a fleet by path, instance and status, in either store and over HTTP.
+//! The slowest requests of a fleet by path, instance and status, in each store and over HTTP.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const SEARCH: &str = "GET /search";
 struct Fleet {
     pulses: [Pulse; 2],
     app: Router,
-    hand: ManualClock,
+    manual_clock: ManualClock,
 }
 
 impl Fleet {
@@ -34,8 +34,12 @@ impl Fleet {
         };
         let pulses = [instance("web-1"), instance("web-2")];
         let app = pulses[0].router(Access::open());
-        let hand = fixture.manual_clock.clone();
-        Self { pulses, app, hand }
+        let manual_clock = fixture.manual_clock.clone();
+        Self {
+            pulses,
+            app,
+            manual_clock,
+        }
     }
 
     /// Fills the list of the slowest requests of all contexts with requests of one page. Two other pages have a few
@@ -67,7 +71,7 @@ impl Fleet {
         for pulse in &self.pulses {
             pulse.flush().await.unwrap();
         }
-        self.hand.advance(Duration::from_secs(1));
+        self.manual_clock.advance(Duration::from_secs(1));
         for pulse in &self.pulses {
             pulse.simulation().drain();
         }
@@ -112,12 +116,12 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     assert_eq!(answer["total"], 5);
     let (answer, limited) = fleet.listed("per_path=2&limit=3").await;
     assert_eq!((&limited[..], &answer["total"]), (&two[..3], &json!(5)));
-    // The limit is above the length of a context's list: more requests come from the list of all.
+    // The limit is above the length of a context's list. The other requests come from the list of all contexts.
     let (_, eight) = fleet.listed("per_path=8").await;
     let reports = eight.iter().filter(|(path, _)| *path == 'r');
     assert_eq!(reports.count(), 8);
 
-    // By path: the five requests of its own list, although none is among the slowest of all.
+    // By path: the five requests of the path's own list, although none is among the slowest of all contexts.
     let users = [('u', 700), ('u', 505), ('u', 504), ('u', 503), ('u', 502)];
     let (answer, requests) = fleet.listed("context=GET+/users/{id}").await;
     assert_eq!(requests, users);
@@ -128,7 +132,7 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     assert_eq!(fleet.listed("context=GET+/users/{id}&q=search").await.1, []);
     assert_eq!(fleet.listed("context=GET+/nothing").await.1, []);
 
-    // By status: failed requests, which are fast, are on lists of their own.
+    // By status: failed requests have separate lists, because they are often fast.
     let failed = [('u', 700), ('u', 3), ('u', 2), ('u', 1)];
     for status in ["5xx", "503", "failed"] {
         let (answer, requests) = fleet.listed(&format!("status={status}")).await;
@@ -150,14 +154,14 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     assert_eq!(requests, failed[..2]);
     assert_eq!(fleet.listed("instance=web-1&status=5xx").await.1, []);
 
-    // Over two hours, the limit for each path holds for both hours together.
-    fleet.hand.advance(Duration::from_secs(3_600));
+    // In a window of two hours, the limit for each path applies to both hours together.
+    fleet.manual_clock.advance(Duration::from_secs(3_600));
     first.record(SEARCH, Duration::from_secs(200), StatusCode::OK);
     fleet.flush().await;
     let (answer, requests) = fleet.listed("window=6h&per_path=2").await;
     let both = [&[('s', 200_000)], &two[..]].concat();
     assert_eq!(requests, both);
-    // Requests from before the hour before are not kept.
+    // Requests from before the last hour are not kept.
     assert_eq!(answer["from"], json!(THIS_HOUR));
     assert_eq!(answer["kept_since"], json!(THIS_HOUR));
     assert_eq!(answer["to"].as_i64().unwrap() % 60, 0);
@@ -170,7 +174,7 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     let before = format!("from={}&to={}", THIS_HOUR - 90_000, THIS_HOUR - 3_600);
     assert_eq!(fleet.listed(&before).await.1, []);
 
-    // However many pages there are, no more lists are read than the answer has rows.
+    // With any number of pages, at most as many lists are read as the answer has rows.
     for page in 0..150 {
         let (context, duration) = (format!("GET /page/{page}"), Duration::from_millis(page + 1));
         second.record(&context, duration, StatusCode::OK);
@@ -182,7 +186,7 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     assert_eq!(requests, slowest);
     assert_eq!(lists(&answer), (json!(100), json!(151)));
 
-    for (query, parameter, says) in [
+    for (query, parameter, text) in [
         ("window=both_hours", "window", "one of hour, last_hour"),
         ("per_path=-1", "per_path", "a whole number"),
         ("status=6xx", "status", "5xx"),
@@ -196,7 +200,7 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
         assert_eq!(status.as_u16(), 400, "{query}");
         assert_eq!(answer["parameter"], json!(parameter), "{query}");
         let error = answer["error"].as_str().unwrap();
-        assert!(error.contains(says), "{query}: {error}");
+        assert!(error.contains(text), "{query}: {error}");
     }
 }
 

@@ -18,7 +18,7 @@ use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW, RecordId};
 use tower_pulse_model::histogram::COARSE_SCALE;
 use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::Outcome;
-use tower_pulse_model::slice::HOUR;
+use tower_pulse_model::slice::{HOUR, latest_accepted};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::snapshot::{AliveInstance, PathInFlight};
 use tower_pulse_model::tally::{MAX_CODES, MAX_KINDS};
@@ -111,7 +111,7 @@ pub async fn each_call_is_folded_once(fixture: &mut Fixture) {
     assert_eq!(send("x", 2, 1).await, MERGED);
     assert_eq!(send("x", 1, 0).await, ApplyOutcome::Duplicate);
     assert_eq!(send("x", 5, 4).await, ApplyOutcome::Gap { fence: 2 });
-    // After a gap, an instance names the call of the fence as the previous one, as the calls between are lost.
+    // After a gap, an instance names the call of the fence as the previous call, because the calls between are lost.
     assert_eq!(send("x", 5, 2).await, MERGED);
     // The fence of an instance that has never appended is 0.
     assert_eq!(send("y", 5, 4).await, ApplyOutcome::Gap { fence: 0 });
@@ -185,15 +185,13 @@ pub async fn samples_of_the_last_hour_are_added_to_it(fixture: &mut Fixture) {
     assert_eq!(last.aggregate.outcomes.count(Outcome::Success), 3);
 }
 
-pub async fn an_hour_after_the_last_one_replaces_it_and_older_hours_are_late(
-    fixture: &mut Fixture,
-) {
+pub async fn a_new_hour_replaces_the_last_hour_and_older_hours_are_late(fixture: &mut Fixture) {
     fixture.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await;
     fixture.hit("GET /", NOW, MS).await;
     let merged = fixture.hit("GET /", LAST_HOUR, MS).await;
     assert_eq!(merged, MergeReport::default());
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(1.0)));
-    // The hour that was the last before is now too old.
+    // The hour that was the last hour before is now too old.
     let merged = fixture.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await;
     assert_eq!(merged.late, fixture.late(1));
     // The same holds for a context that began in this hour.
@@ -220,7 +218,7 @@ pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     ]);
     let merged = fixture.merge(batch).await;
     assert_eq!((merged.skewed, merged.late), (2, 0));
-    // In all tiers, the samples are missing in the slice of the minute in which they were refused.
+    // All tiers count the samples as missing, in the slice of the minute in which they were refused.
     let missing = async |fixture: &Fixture, width| {
         let records = fixture.records(ALL, width).await;
         let of = |(start, sums): (i64, Aggregate)| (start, sums.measures.get(Measure::Missing));
@@ -233,7 +231,7 @@ pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     assert_eq!(fixture.snapshot().await.contexts.len(), 1);
     assert_eq!(fixture.counter("hits:GET /", 1).await, []);
     assert_eq!(fixture.records("GET /", 60).await, []);
-    // Samples of the next hour are within the hour that clocks may differ by.
+    // Samples of the next hour are accepted, because clocks may differ by an hour.
     let batch = fixture.batch(&[
         ("GET /", Kind::Http, THIS_HOUR + HOUR, &[MS]),
         ("GET /", Kind::Http, far, &[MS]),
@@ -246,7 +244,7 @@ pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     // By now the minute is rolled up.
     fixture.hit("GET /", NOW + HOUR, MS).await;
     assert_eq!(missing(fixture, 1_800).await[0], (NOW, 2));
-    // A batch keeps two hours. If both are in the future, its records may still hold samples of the present.
+    // A batch keeps two hours. Even if both are in the future, its records may have samples of the present.
     let now = NOW + HOUR;
     let seconds = [now, now + 2 * HOUR, now + 3 * HOUR];
     let requests = seconds.map(|second| ("GET /b", Kind::Http, second, &[MS][..]));
@@ -254,7 +252,7 @@ pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     let records = fixture.records("GET /b", 60).await;
     let counts: Vec<_> = records
         .iter()
-        .map(|(at, of)| (*at, of.histogram.count()))
+        .map(|(at, sums)| (*at, sums.histogram.count()))
         .collect();
     assert_eq!(counts, [(now, 1)]);
     assert_eq!(fixture.counter("hits:GET /b", 60).await, [(now, 1)]);
@@ -313,8 +311,8 @@ pub async fn counters_are_stored_at_all_precisions(fixture: &mut Fixture) {
         let [first, second, third] = [NOW, NOW + 7, NOW + 4_000].map(|at| precision.slice(at));
         let mut expected = BTreeMap::from([(first, 3)]);
         *expected.entry(second).or_default() -= 5;
-        // A slice that begins more than an hour ahead is refused.
-        if third <= NOW + HOUR + 3 {
+        // A slice of an hour that begins more than an hour ahead is refused.
+        if third <= latest_accepted(NOW + 3) {
             *expected.entry(third).or_default() += 10;
         }
         assert!(expected.into_iter().eq(slices), "{} s", precision.seconds);
@@ -338,10 +336,10 @@ pub async fn new_slices_push_old_ones_out(fixture: &mut Fixture) {
     assert_eq!(minutes.len(), 120);
     assert_eq!(minutes.first(), Some(&(end - 120 * 60, 3)));
     let histograms = fixture.records("GET /", 60).await;
-    // The open minute has no samples.
+    // The current minute has no samples.
     assert_eq!(histograms.len(), 129);
     assert_eq!(histograms[0].0, end - 129 * 60);
-    // Gaps do not make records pile up, as records are removed by their age.
+    // The number of records does not grow with gaps, because records are removed by their age.
     for gap in 0..30 {
         let second = end + gap * 7 * 60;
         fixture.hit("GET /", second, MS).await;
@@ -415,8 +413,8 @@ pub async fn contexts_that_are_not_rolled_up_yet_are_read_too(fixture: &mut Fixt
     fixture.merge_all_used(batch).await;
     let some: Vec<String> = names.iter().step_by(7).cloned().collect();
     for (minutes, hits) in [(2, 1), (3, 2), (40, 3), (41, 4)] {
-        // Only one context gets a sample. The others are either already rolled up, in portions, or still read from
-        // their minutes.
+        // Only one context gets a sample. The other contexts are rolled up in portions, and read from their minutes
+        // until then.
         fixture.advance(minutes * 60 - (fixture.now() - NOW));
         fixture.hit("GET /7", NOW + minutes * 60, MS).await;
         for width in WIDTHS {
@@ -462,13 +460,13 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
     // Samples of the last hour do not change the ranking.
     fixture.hit("GET /129", LAST_HOUR, 9_000 * MS).await;
     assert_eq!(fixture.slowest_means().await, slowest);
-    // The ranking of a fleet whose contexts change does not grow either.
+    // The stored ranking has no more contexts either.
     if let Some(keys) = &fixture.keys {
         let key = keys.key("slowest:AccessTime");
         let size: u64 = issue(&mut keys.connection().await, "ZCARD", key).await;
         assert_eq!(size, 100);
     }
-    // A day later, no context had a sample: all leave the ranking.
+    // After a day without samples, all contexts leave the ranking.
     fixture.advance(24 * HOUR + 60);
     assert_eq!(fixture.clean().await.contexts, 0);
     assert_eq!(fixture.slowest_means().await, []);
@@ -634,9 +632,9 @@ pub async fn an_empty_store_answers_every_query(fixture: &mut Fixture) {
     assert_eq!(fixture.store.warnings(), Vec::<String>::new());
 }
 
-pub async fn failures_and_cut_off_requests_are_told_apart(fixture: &mut Fixture) {
+pub async fn failed_and_censored_requests_are_distinguished(fixture: &mut Fixture) {
     let mut expected = Aggregate::default();
-    // Two minutes that are rolled up, by several calls.
+    // Several calls add to two minutes, which are rolled up.
     for (minute, outcome, nanos) in [
         (0, Outcome::Success, 3 * MS),
         (0, Outcome::ClientError, 5 * MS),
@@ -710,9 +708,9 @@ pub async fn codes_and_kinds_beyond_their_limits_count_as_others(fixture: &mut F
     }
 }
 
-/// An instance may have recorded before the store's generation began: while the store was away, or before it was
-/// emptied.
-pub async fn what_counts_as_recorded_begins_with_the_first_sample(fixture: &mut Fixture) {
+/// An instance may have recorded before the store's generation began: while the store was away, or before the
+/// store was emptied.
+pub async fn the_recorded_time_begins_with_the_first_sample(fixture: &mut Fixture) {
     const DAY: i64 = 24 * HOUR;
     fixture.store.hello().await.unwrap();
     fixture.advance(100);

@@ -16,7 +16,7 @@ use tower_pulse_model::context::{ALL, Kind, RecordId};
 use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slices::Merge;
-use tower_pulse_model::tally::{MAX_KINDS, MAX_WINDOW_KINDS};
+use tower_pulse_model::tally::{Kinds, MAX_KINDS, MAX_WINDOW_KINDS};
 use tower_pulse_model::timer_sums::TimerSums;
 
 use crate::rig::asking;
@@ -37,7 +37,6 @@ const OUTCOMES: [Outcome; 4] = [
     Outcome::ServerError,
 ];
 
-/// One request.
 #[derive(Clone, Copy)]
 pub struct Served {
     pub second: i64,
@@ -51,7 +50,6 @@ pub fn name(context: usize) -> String {
 }
 
 impl Served {
-    /// A success.
     pub fn new(second: i64, context: usize, nanos: u64) -> Self {
         Self {
             second,
@@ -121,7 +119,7 @@ impl Served {
 
     fn aggregate(&self, has_timer: bool) -> Aggregate {
         let mut sums = aggregate_of(&[self.nanos], self.outcome);
-        sums.codes = Default::default();
+        (sums.codes, sums.kinds) = Default::default();
         sums.codes.add(self.code(), 1);
         if let Some(kind) = self.kind() {
             sums.kinds.add(kind.into(), 1);
@@ -153,12 +151,12 @@ fn tally(served: &[Served], key: impl Fn(&Served) -> Option<String>) -> Vec<(Str
 
 /// Checks the counts by status code and by kind of error.
 fn check_tallies(answer: &Value, served: &[Served]) {
-    let codes = tally(served, |one| Some(one.code().to_string()));
+    let codes = tally(served, |request| Some(request.code().to_string()));
     let codes = codes
         .iter()
         .map(|(code, count)| json!({ "code": code, "count": count }));
     assert_eq!(answer["codes"], Value::from_iter(codes));
-    let kinds = tally(served, |one| one.kind().map(str::to_owned));
+    let kinds = tally(served, |request| request.kind().map(str::to_owned));
     let kinds = kinds
         .iter()
         .map(|(kind, count)| json!({ "kind": kind, "count": count }));
@@ -369,8 +367,7 @@ impl Page {
         let paths = self.get(&uri).await;
         let (now, before) = (range(&paths), range(&paths["before"]));
         assert_eq!((before.1, before.1 - before.0), (now.0, now.1 - now.0));
-        // Minutes are kept for two hours: an answer about an earlier window has the part that is kept, and says how
-        // large it is.
+        // Minutes are kept for two hours. An answer about an earlier window has the kept part, and states its share.
         let complete = paths["before"]["complete"].as_f64().unwrap();
         let is_kept = query.starts_with("window") || complete >= 1.0;
         let error = paths["error"].as_f64().unwrap();
@@ -401,7 +398,7 @@ impl Page {
             if let [first, .., last] = &expected[..] {
                 assert_eq!(hour["start"], now.0);
                 assert_eq!(hour["requests"], expected.len());
-                // The extremes are exact, as hours do not move.
+                // The extremes are exact, because the bounds of an hour are fixed.
                 near(&hour["min"], first.nanos as f64 / 1e9, 1e-12);
                 near(&hour["max"], last.nanos as f64 / 1e9, 1e-12);
             }
@@ -474,7 +471,7 @@ impl Page {
             let served = self.expected(Some(context), from, to);
             let failed = served
                 .iter()
-                .filter(|one| one.outcome == Outcome::ServerError);
+                .filter(|request| request.outcome == Outcome::ServerError);
             expected.push((failed.count(), name(context), served.len()));
         }
         expected.retain(|(failed, ..)| *failed > 0);
@@ -494,7 +491,7 @@ impl Page {
         let answer = self.get(&format!("/api/errors?limit=3&{query}")).await;
         let (from, to) = range(&answer);
         let all = self.expected(None, from, to);
-        let kinds = tally(&all, |one| one.kind().map(str::to_owned));
+        let kinds = tally(&all, |request| request.kind().map(str::to_owned));
         assert_eq!(answer["total"], kinds.len(), "{query}");
         let rows = answer["kinds"].as_array().unwrap();
         assert_eq!(rows.len(), kinds.len().min(3), "{query}");
@@ -502,8 +499,8 @@ impl Page {
             let fields = (&row["kind"], &row["count"]);
             assert_eq!(fields, (&json!(kind), &json!(count)), "{query}");
             near(&row["share"], count as f64 / all.len() as f64, 1e-9);
-            let is_of = |one: &Served| one.kind() == Some(&*kind);
-            let paths = tally(&all, |one| is_of(one).then(|| name(one.context)));
+            let has_kind = |one: &Served| one.kind() == Some(&*kind);
+            let paths = tally(&all, |one| has_kind(one).then(|| name(one.context)));
             let listed = row["paths"].as_array().unwrap().iter();
             let listed = listed.map(|path| json!([path["context"], path["count"]]));
             let expected = paths
@@ -534,8 +531,8 @@ pub fn near(answer: &Value, expected: f64, error: f64) {
     assert!(wrong <= most, "{answer} instead of {expected}");
 }
 
-/// Hours and days pass, with requests that are flushed late, with outages, and in the end with clocks ahead. The
-/// dashboard has `bytes` as its `query_bytes`, and each of `others` further contexts has a request now and then.
+/// Hours and days pass, with requests that are flushed late, with pauses, and in the second half with clocks ahead. The
+/// dashboard has `bytes` as its `query_bytes`. Each of `others` further contexts has a request in every fifth step.
 async fn windows_show_what_was_served(
     mut fixture: Fixture,
     (steps, bytes, others): (usize, usize, usize),
@@ -553,7 +550,7 @@ async fn windows_show_what_was_served(
         // If a clock is ahead, a counter's newest slice pushes out a slice that a window still shows. So series are
         // checked only before clocks are ahead.
         let has_series = step < steps / 2;
-        // Later, samples may come after their half hour was rolled up.
+        // In the second half, samples may come after their half hour was rolled up.
         let most_late = if has_series { 1_500 } else { 3_000 };
         let mut requests: Vec<Served> = (0..rng.usize(..30))
             .map(|_| {
@@ -594,7 +591,7 @@ async fn windows_show_what_was_served(
     }
 }
 
-/// A window is compared with a time that minutes, half hours or six hours still have.
+/// The time that a window is compared with is kept in minutes, half hours or six hours.
 pub async fn a_window_is_compared_with_any_other(fixture: &mut Fixture) {
     let mut page = Page::new(fixture);
     let mut rng = Rng::with_seed(seed());
@@ -644,7 +641,7 @@ pub async fn a_window_is_compared_with_any_other(fixture: &mut Fixture) {
 }
 
 #[tokio::test]
-async fn a_window_that_does_not_fit_by_itself_names_the_setting() {
+async fn an_error_about_a_window_that_does_not_fit_names_the_setting() {
     let mut fixture = Fixture::memory();
     let mut page = Page::with_query_bytes(&fixture, 1 << 20);
     let large = [64 << 20, 1 << 40].map(|bytes| Page::with_query_bytes(&fixture, bytes));
@@ -684,7 +681,8 @@ async fn a_window_with_many_kinds_names_some_and_counts_all() {
     let page = Page::new(&fixture);
     for minute in 0..40i64 {
         let mut sums = aggregate_of(&[1_000_000; 10], Outcome::ServerError);
-        // Each minute has a kind of all minutes, and eight others.
+        // Each minute has the kind `lasting`, and eight kinds of its own.
+        sums.kinds = Kinds::default();
         sums.kinds.add("lasting".into(), 2);
         for n in 0..8 {
             sums.kinds.add(format!("{minute} {n}").into(), 1);
@@ -699,7 +697,7 @@ async fn a_window_with_many_kinds_names_some_and_counts_all() {
         let (from, to) = range(window);
         let minutes = (0..=minute).filter(|at| (from..to).contains(&(NOW + 60 * at)));
         let requests = 10 * minutes.count() as i64;
-        let code = json!([{ "code": "500", "count": requests }]);
+        let code = json!([{ "code": "503", "count": requests }]);
         assert_eq!(window["codes"], code, "{minute}");
         for (kinds, most) in [
             (&window["kinds"], MAX_KINDS),

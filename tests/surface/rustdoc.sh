@@ -1,3 +1,3 @@
 #!/bin/sh
-# The JSON of rustdoc is unstable. The variable is set here, for rustdoc alone: set for cargo, it has crates built again.
+# The variable allows rustdoc's unstable JSON output. If it were set for cargo too, cargo would build all crates again.
 RUSTC_BOOTSTRAP=1 exec rustdoc "$@"

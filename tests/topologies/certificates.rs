@@ -1,4 +1,4 @@
-//! Clusters behind TLS, with an authority of their own.
+//! Certificates of a test authority, and clusters with TLS.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub fn certificates() -> Tls {
     Tls(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/topologies/tls"))
 }
 
-/// Trusts the authority of a folder.
+/// Options that trust the authority whose certificate is in a folder.
 pub fn trusting(options: RedisOptions, Tls(folder): &Tls) -> RedisOptions {
     let root = std::fs::read(folder.join("ca.pem")).unwrap();
     let certificates = TlsCertificates {
@@ -25,15 +25,16 @@ pub fn trusting(options: RedisOptions, Tls(folder): &Tls) -> RedisOptions {
     options.certificates(certificates).unwrap()
 }
 
-/// Proxies in front of the TLS ports of all nodes, and the options by which a service reaches the nodes through them.
+/// Starts a proxy in front of each node's TLS port. Returns the proxies, and options that connect to the nodes through
+/// the proxies.
 pub async fn behind_proxies(cluster: &RedisCluster) -> (Vec<Proxy>, RedisOptions) {
     let (mut proxies, mut addresses) = (Vec::new(), HashMap::new());
     for url in cluster.tls_urls() {
         let address = url.trim_start_matches("rediss://").trim_end_matches('/');
         let (_, port) = address.rsplit_once(':').unwrap();
         let proxy = Proxy::start(port.parse().unwrap()).await;
-        let through = format!("127.0.0.1:{}", proxy.port());
-        addresses.insert(address.to_owned(), through);
+        let proxied = format!("127.0.0.1:{}", proxy.port());
+        addresses.insert(address.to_owned(), proxied);
         proxies.push(proxy);
     }
     let seeds = addresses

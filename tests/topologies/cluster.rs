@@ -1,4 +1,4 @@
-//! A cluster whose slots move, whose nodes die, and whose addresses lead nowhere.
+//! A cluster whose slots move, whose nodes die, and whose announced addresses cannot be reached.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ async fn a_cluster_that_is_down_for_seconds_loses_nothing() {
         .assert_exact();
 }
 
-/// A seed that is down does not matter, nor does a seed that owns no slot: a replica.
+/// A store connects if one seed is down, and if the other seed owns no slot because it is a replica.
 #[tokio::test]
 async fn any_node_leads_to_the_owner() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
@@ -64,7 +64,7 @@ async fn a_prefix_that_spreads_over_slots_is_refused() {
     }
 }
 
-/// A managed server denies CONFIG, KEYS, SCRIPT, CLIENT LIST, MEMORY, DEBUG, INFO, and questions about permissions.
+/// Managed servers deny CONFIG, KEYS, SCRIPT, CLIENT LIST, MEMORY, DEBUG, INFO, and questions about permissions.
 #[tokio::test]
 async fn a_user_without_dangerous_commands_is_enough() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
@@ -85,9 +85,9 @@ async fn a_user_without_dangerous_commands_is_enough() {
     end_exactly_in(&service, cluster, &prefix).await;
 }
 
-/// A node that announces an address at which it cannot be reached, as behind a port mapping.
+/// The node announces an address at which clients cannot reach it, like a node behind a port mapping.
 #[tokio::test]
-async fn an_announced_address_that_leads_nowhere_is_mapped() {
+async fn an_announced_address_that_cannot_be_reached_is_mapped() {
     const ANNOUNCED: &str = "127.1.1.1";
     let node = RedisServer::builder()
         .node_of_a_cluster()
@@ -104,8 +104,8 @@ async fn an_announced_address_that_leads_nowhere_is_mapped() {
 
     let port = node.port();
     let addresses = [(format!("{ANNOUNCED}:{port}"), format!("127.0.0.1:{port}"))];
-    let found = mapped(options(), HashMap::from(addresses));
-    let service = Service::new(pulse(found, TAGGED));
+    let reachable = mapped(options(), HashMap::from(addresses));
+    let service = Service::new(pulse(reachable, TAGGED));
     service.requests(30).await;
     service.end().await;
     let stored = Stored::read_below(TAGGED, &mut node.connection().await).await;
@@ -122,7 +122,7 @@ async fn an_announced_address_that_leads_nowhere_is_mapped() {
     }
 }
 
-/// Rankings are in the service's slot, and so are cached rows.
+/// Rankings and cached rows are in the service's slot.
 #[tokio::test]
 async fn rankings_and_rows_follow_their_slot() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());

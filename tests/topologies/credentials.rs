@@ -25,7 +25,7 @@ async fn no_error_contains_a_wrong_password() {
     });
     let error = store(options, &prefix).hello().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Forbidden);
-    assert!(asked.load(SeqCst) >= 2, "it is asked again after WRONGPASS");
+    assert!(asked.load(SeqCst) >= 2, "asked again after WRONGPASS");
     let text = format!("{error} {error:?} {}", log.text());
     assert!(!text.contains("hunter2"), "{text}");
 

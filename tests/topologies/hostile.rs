@@ -1,4 +1,4 @@
-//! Nodes and Sentinels that lie.
+//! Nodes that send wrong redirects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::SeqCst};
@@ -11,14 +11,14 @@ use crate::rig::process::free_port;
 use crate::rig::shared;
 use crate::topologies::place::{TAGGED, store};
 
-/// A node that says of itself that it owns all slots, and answers every script with an error.
+/// A node that claims to own all slots, and answers every script with an error.
 struct Liar {
     peer: Peer,
     errors: Arc<AtomicU64>,
 }
 
 impl Liar {
-    /// `error` makes the error from the node's own port.
+    /// `error` makes the error. Its argument is the node's own port.
     async fn start(error: impl Fn(u16) -> String + Send + Sync + 'static) -> Self {
         let (port, errors) = (Arc::new(AtomicU16::new(0)), Arc::new(AtomicU64::new(0)));
         let (own, counted) = (port.clone(), errors.clone());
@@ -30,7 +30,7 @@ impl Liar {
                     format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{own}\r\n")
                 }
                 b"INFO" => "$20\r\nredis_version:7.0.15\r\n".to_owned(),
-                // Leaves out the script that checks the permissions of a new connection, which has no key.
+                // The script that checks the permissions of a new connection has no key, and gets no error.
                 b"EVAL" | b"EVALSHA" if words[2] != b"0" => {
                     counted.fetch_add(1, SeqCst);
                     format!("-{}\r\n", error(own))
@@ -53,7 +53,7 @@ async fn redirects_to_nowhere_and_in_a_circle_are_errors() {
     let slot = shared::cluster().await.slot(TAGGED).await;
     let dead = free_port();
     let lies = [
-        // The node redirects to itself: five redirects are followed.
+        // The node redirects to itself. The store follows five redirects.
         format!("MOVED {slot} 127.0.0.1:OWN"),
         format!("ASK {slot} 127.0.0.1:OWN"),
         "MOVED".to_owned(),
@@ -70,8 +70,8 @@ async fn redirects_to_nowhere_and_in_a_circle_are_errors() {
         "CLUSTERDOWN The cluster is down".to_owned(),
     ];
     for lie in lies {
-        let told = lie.clone();
-        let liar = Liar::start(move |own| told.replace(":OWN", &format!(":{own}"))).await;
+        let text = lie.clone();
+        let liar = Liar::start(move |own| text.replace(":OWN", &format!(":{own}"))).await;
         let store = liar.store();
         for _ in 0..2 {
             let error = store.hello().await.unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! A real cluster of three primaries and three replicas, with the suite that every store passes, and a primary with two
-//! replicas and three Sentinels: short faults of both. The long form is `make chaos`.
+//! The suite of every store on a real cluster of three primaries and three replicas, and short faults of clusters and
+//! of a primary with two replicas and three Sentinels. `make chaos` runs longer faults.
 
 #[cfg(feature = "redis-tls")]
 mod certificates;
@@ -14,7 +14,8 @@ mod tls;
 mod trials;
 mod user;
 
-/// Runs each test of the suite against a cluster. Behind Sentinels, a store only finds its server in another way.
+/// Runs each test of the suite on a cluster. There are no such tests with Sentinels, which only change how a store
+/// finds its server.
 macro_rules! conformance {
     ($($test:ident),* $(,)?) => {
         mod conforms_on_a_cluster {

@@ -1,4 +1,4 @@
-//! A service on a cluster or behind Sentinels, and what is stored there.
+//! A service on a cluster or behind Sentinels, and the data that it stores.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::rig::sentinel::{SERVICE, Sentinels};
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::{PATIENCE, look_until, until};
 
-/// The prefix of a service's keys, which all are in one slot.
+/// A prefix that puts all keys of a service into one slot.
 pub const TAGGED: &str = "{pulse:shop}:";
 
 /// A builder with short flush intervals.
@@ -26,31 +26,31 @@ pub fn pulse(options: RedisOptions, prefix: &str) -> Builder {
         .flush_interval(Duration::from_millis(20))
 }
 
-/// A store with long timeouts, as the tests run at the same time.
+/// A store with long timeouts, because the tests run at the same time.
 pub fn store(options: RedisOptions, prefix: &str) -> RedisStore {
     let options = options.prefix(prefix).response_timeout(PATIENCE);
     RedisStore::open(options.connection_timeout(PATIENCE)).unwrap()
 }
 
-/// Makes a node own all slots of its cluster, and waits until it serves.
+/// Makes a node own all slots of its cluster, and waits until the node serves them.
 pub async fn own_slots(node: &RedisServer) {
     let mut connection = node.connection().await;
     let mut add = redis::cmd("CLUSTER");
     add.arg("ADDSLOTS").arg((0..16_384).collect::<Vec<_>>());
     add.exec_async(&mut connection).await.unwrap();
-    until("it serves", async || {
+    until("the node serves the slots", async || {
         let info: String = issue(&mut connection, "CLUSTER", "INFO").await;
         info.contains("cluster_state:ok")
     })
     .await;
 }
 
-/// A service with traffic. Its first requests can already be read.
+/// Starts a service with traffic, and waits until its first requests can be read.
 pub async fn under_load(builder: Builder) -> (Service, Load) {
     let service = Service::new(builder);
     let load = service.load(seed());
     service.flushed_again().await;
-    // A first flush writes the journal alone. The tables, which are most of the keys, come with the fold.
+    // The first flush writes only the journal. The fold writes the tables, which are most of the keys.
     service.settle().await;
     (service, load)
 }
@@ -71,19 +71,19 @@ pub fn mapped(options: RedisOptions, addresses: HashMap<String, String>) -> Redi
     options.address_map(move |announced| addresses.get(announced).cloned())
 }
 
-/// Reads the data of the owner of the prefix's slot.
+/// Reads the data from the node that owns the prefix's slot.
 pub async fn stored_in(cluster: &RedisCluster, prefix: &str) -> Stored {
     let slot = cluster.slot(prefix).await;
     Stored::read_below(prefix, &mut cluster.connection_to(slot).await).await
 }
 
-/// Reads the data of the primary.
+/// Reads the data from the primary.
 pub async fn stored_behind(sentinels: &Sentinels, prefix: &str) -> Stored {
     let primary = &sentinels.servers()[sentinels.primary().await];
     Stored::read_below(prefix, &mut primary.server.connection().await).await
 }
 
-/// How long it takes until what was recorded so far can be read through the service.
+/// Waits until all requests that were recorded so far can be read through the service. Returns the time that this took.
 pub async fn readable_again(service: &Service) -> Duration {
     let start = Instant::now();
     service.settle().await;
@@ -106,8 +106,8 @@ pub async fn end_exactly_in(service: &Service, cluster: &RedisCluster, prefix: &
 /// Ends a service behind Sentinels, and panics unless every request was counted once.
 pub async fn end_exactly_behind(service: &Service, sentinels: &Sentinels, prefix: &str) {
     sentinels.hold().await;
-    // After `hold` the primary no longer changes. This request reaches it, and the service then re-sends the calls that
-    // it lost.
+    // After `hold`, the primary no longer changes. The service flushes this request to the primary, and sends again the
+    // calls that the primary lacks.
     service.requests(1).await;
     service.end().await;
     service.assert_exact_in(stored_behind(sentinels, prefix).await);

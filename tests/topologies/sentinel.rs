@@ -20,7 +20,7 @@ async fn a_failover_under_load_loses_nothing() {
     let (service, load) = under_load(pulse(sentinel_options(&sentinels), PREFIX)).await;
     let primary = sentinels.fail_over().await;
     let port = sentinels.servers()[primary].server.port();
-    until("the service knows of it", async || {
+    until("the service knows the new primary", async || {
         let place = service.health().store.description;
         place.contains(&format!("now 127.0.0.1:{port}"))
     })
@@ -34,7 +34,7 @@ async fn a_failover_under_load_loses_nothing() {
     service.flushed_again().await;
     sentinels.kill_sentinels();
     service.flushed_again().await;
-    until("it is told", async || {
+    until("the service warns about the Sentinels", async || {
         let health = service.health();
         let is_named = |warning: &String| warning.contains("Sentinel");
         health.conditions.contains(&Condition::Sentinel) && health.warnings.iter().any(is_named)
@@ -54,10 +54,10 @@ async fn calls_that_a_primary_acknowledged_while_it_was_cut_off_are_replayed() {
         .assert_exact();
 }
 
-/// When the frozen primary goes on, it executes the calls that it had received. The fleet's figures do not have these
-/// calls.
+/// When the frozen primary continues, it executes the calls that it has received. The calls do not change the
+/// fleet's data, because this primary then becomes a replica.
 #[tokio::test]
-async fn a_primary_that_freezes_is_left() {
+async fn a_frozen_primary_is_replaced() {
     let sentinels = Sentinels::start().await;
     let builder = pulse(sentinel_options(&sentinels), PREFIX);
     let (service, load) = under_load(builder.replay_bytes(32 << 20)).await;
@@ -75,7 +75,7 @@ async fn a_primary_that_freezes_is_left() {
 }
 
 #[tokio::test]
-async fn primary_and_sentinels_have_passwords_of_their_own() {
+async fn primary_and_sentinels_have_different_passwords() {
     let setup = Setup {
         servers: Some("of-the-servers"),
         sentinels: Some("of-the-sentinels"),

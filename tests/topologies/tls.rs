@@ -43,7 +43,7 @@ async fn hello(options: RedisOptions) -> StoreError {
     store(options, TAGGED).hello().await.unwrap_err()
 }
 
-/// The certificate is for `localhost`, and the node says that it is 127.0.0.1.
+/// The certificate is for `localhost`, but the node announces 127.0.0.1.
 #[tokio::test]
 async fn the_certificate_of_a_node_is_checked_against_its_name() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/stores/tls");
@@ -59,27 +59,27 @@ async fn the_certificate_of_a_node_is_checked_against_its_name() {
     assert!(error.to_string().contains("certificate"), "{error}");
 }
 
-/// Accepts connections, and keeps the first bytes of each.
-struct Recorder {
+/// A server without TLS, which keeps the first bytes of each connection.
+struct PlainServer {
     port: u16,
-    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    first_bytes: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
-impl Recorder {
+impl PlainServer {
     async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let all = heard.clone();
+        let first_bytes = Arc::new(Mutex::new(Vec::new()));
+        let received = first_bytes.clone();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut bytes = vec![0; 4_096];
                 let n = stream.read(&mut bytes).await.unwrap_or(0);
                 bytes.truncate(n);
-                all.lock().unwrap().push(bytes);
+                received.lock().unwrap().push(bytes);
             }
         });
-        Self { port, heard }
+        Self { port, first_bytes }
     }
 
     fn address(&self) -> String {
@@ -88,27 +88,27 @@ impl Recorder {
 
     /// Panics unless each client began with a handshake of TLS.
     fn assert_only_tls(&self) {
-        let heard = self.heard.lock().unwrap();
-        assert!(!heard.is_empty(), "no client came");
-        assert!(heard.iter().all(|bytes| bytes.first() == Some(&0x16)));
+        let first_bytes = self.first_bytes.lock().unwrap();
+        assert!(!first_bytes.is_empty(), "no client has connected");
+        assert!(first_bytes.iter().all(|bytes| bytes.first() == Some(&0x16)));
     }
 }
 
-/// The cluster names its ports without TLS to clients that came by TLS.
+/// The cluster announces its ports without TLS to clients that connect with TLS.
 #[tokio::test]
 async fn a_cluster_leads_no_client_away_from_tls() {
     let (tls, port) = (certificates(), free_port_with_bus());
     let node = only_node(&tls, port, &[("--cluster-announce-ip", "127.0.0.1")]).await;
-    let recorder = Recorder::start().await;
+    let plain_server = PlainServer::start().await;
     let announced = format!("127.0.0.1:{}", node.port());
     let options = RedisOptions::cluster([format!("rediss://127.0.0.1:{port}")]).unwrap();
-    let addresses = HashMap::from([(announced, recorder.address())]);
+    let addresses = HashMap::from([(announced, plain_server.address())]);
     let error = hello(mapped(trusting(options, &tls), addresses)).await;
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
-    recorder.assert_only_tls();
+    plain_server.assert_only_tls();
 }
 
-/// The Sentinels with TLS name a primary without TLS.
+/// The Sentinels with TLS announce a primary without TLS.
 #[tokio::test]
 async fn a_sentinel_leads_no_client_away_from_tls() {
     let tls = certificates();
@@ -117,13 +117,13 @@ async fn a_sentinel_leads_no_client_away_from_tls() {
         ..Setup::default()
     };
     let sentinels = Sentinels::start_with(setup).await;
-    let recorder = Recorder::start().await;
+    let plain_server = PlainServer::start().await;
     let options = RedisOptions::sentinel(SERVICE, sentinels.tls_urls()).unwrap();
     let addresses = sentinels.address_map().into_keys();
-    let addresses = addresses.map(|announced| (announced, recorder.address()));
+    let addresses = addresses.map(|announced| (announced, plain_server.address()));
     let error = hello(mapped(trusting(options, &tls), addresses.collect())).await;
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
-    recorder.assert_only_tls();
+    plain_server.assert_only_tls();
     let plain = format!("redis://{SERVICE}");
     let refused = RedisOptions::sentinel(&plain, sentinels.tls_urls()).unwrap_err();
     assert!(refused.to_string().contains("rediss://"), "{refused}");

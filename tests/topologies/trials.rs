@@ -1,5 +1,5 @@
-//! Clusters whose slots move and whose nodes die, and primaries that Sentinels replace: each is a test in its short
-//! form, and a row of `make chaos` in its long form.
+//! Faults of clusters and of primaries with Sentinels. The short form of each fault is a test, and the long form a row
+//! of `make chaos`.
 
 use std::time::{Duration, Instant};
 
@@ -17,17 +17,18 @@ use crate::topologies::place::{
 };
 use crate::topologies::user::User;
 
-/// After the end of a fault, all that was recorded must be readable again within this time.
+/// The time after a fault within which all requests must be readable again.
 const READABLE: Duration = Duration::from_secs(10);
 
-/// Covers what a primary acknowledges while it is cut off for half a minute, with 15,000 requests and 50 calls per
-/// second.
+/// Room for the calls that a primary acknowledges while it is cut off for half a minute, with 15,000 requests and 50
+/// calls per second.
 const REPLAY_BYTES: usize = 32 << 20;
 
-/// A service under load, and the longest time until its figures could be read again.
+/// A service under load.
 struct Trial {
     service: Service,
     load: Load,
+    /// The longest time after a fault until all requests could be read.
     slowest: Duration,
 }
 
@@ -36,7 +37,7 @@ impl Trial {
         let service = Service::new(builder.replay_bytes(REPLAY_BYTES));
         let load = service.load_at(pace, seed);
         service.flushed_again().await;
-        // A first flush writes the journal alone. The tables, which are most of the keys, come with the fold.
+        // The first flush writes only the journal. The fold writes the tables, which are most of the keys.
         service.settle().await;
         Self {
             service,
@@ -74,7 +75,7 @@ impl Trial {
     }
 }
 
-/// How often a node got ASKING, which announces a command about a slot that is being moved to it.
+/// The number of ASKING commands that a node got. ASKING precedes a command for a slot that is moving to the node.
 async fn asking(node: &Node) -> u64 {
     let stats = node.server.info("commandstats").await;
     let calls = stats.get("cmdstat_asking").and_then(|asking| {
@@ -88,9 +89,9 @@ pub async fn slot_moved(moves: u64, pace: Pace, seed: u64) -> Report {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let slot = cluster.slot(&prefix).await;
     let mut trial = Trial::start(pulse(cluster_options(cluster), &prefix), pace, seed).await;
-    let ends = [cluster.other_primary(slot).await, cluster.owner(slot).await];
+    let nodes = [cluster.other_primary(slot).await, cluster.owner(slot).await];
     let (mut keys, mut all_redirected, mut at_once) = (0, true, 0);
-    for to in ends.into_iter().cycle().take(moves as usize) {
+    for to in nodes.into_iter().cycle().take(moves as usize) {
         let node = &cluster.nodes()[to];
         let before = asking(node).await;
         keys += cluster.move_slot(slot, to, Duration::from_millis(5)).await;
@@ -122,7 +123,7 @@ pub async fn failovers(rounds: u64, pace: Pace, seed: u64) -> Report {
     let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), pace, seed).await;
     for round in 0..rounds {
         if round % 2 == 0 {
-            // A planned failover: the replica has everything.
+            // A planned failover: the replica has all data.
             cluster.fail_over(slot).await;
             trial.recover().await;
         } else {
@@ -147,7 +148,7 @@ pub async fn cut_off_primaries(rounds: u64, pace: Pace, seed: u64) -> Report {
         let replayed = || trial.service.health().flush.replayed;
         let (before, primary) = (replayed(), sentinels.primary().await);
         let cut = Instant::now();
-        // The service still writes to the primary, but the replicas do not get it.
+        // The service still writes to the primary, but the replicas do not get the writes.
         sentinels.cut_off(primary);
         sentinels.another_primary(primary).await;
         let replaced = Instant::now();
@@ -157,7 +158,7 @@ pub async fn cut_off_primaries(rounds: u64, pace: Pace, seed: u64) -> Report {
         all_replayed &= replayed() > before;
         longest = longest.max(cut.elapsed());
         trial.recover().await;
-        // The old primary comes back writable, until a Sentinel makes it a replica.
+        // The old primary accepts writes again, until a Sentinel makes it a replica.
         sentinels.heal(primary);
         trial.recover().await;
         sentinels.wait_until_healthy().await;
@@ -193,14 +194,14 @@ pub async fn cluster_down(outage: Duration, pace: Pace, seed: u64) -> Report {
 pub async fn credentials(rotations: u64, pace: Pace, seed: u64) -> Report {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let user = User::new(cluster, "rotated", &prefix).await;
-    let options = user.given_to(cluster_options(cluster));
+    let options = user.with_credentials(cluster_options(cluster));
     let mut trial = Trial::start(pulse(options, &prefix), pace, seed).await;
     let mut is_asked = true;
     for _ in 0..rotations {
         let before = user.asked();
         user.rotate(cluster).await;
         trial.recover().await;
-        // The application is asked twice, as it gives the old password first.
+        // The application is asked twice, because it gives the old password first.
         is_asked &= user.asked() >= before + 2;
     }
     let done = format!(
@@ -224,7 +225,7 @@ pub async fn tls_cut(cuts: u64, pace: Pace, seed: u64) -> Report {
         proxies.iter().for_each(Proxy::cut);
         pause(rng.u64(5..200)).await;
         if cut == 5 {
-            // The owner that MOVED names is reached by TLS as well.
+            // The service connects with TLS to the new owner, which MOVED names.
             cluster.fail_over(cluster.slot(TAGGED).await).await;
         }
         if cut % 5 == 0 {

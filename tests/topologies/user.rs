@@ -11,26 +11,26 @@ use crate::rig::cluster::RedisCluster;
 #[derive(Clone)]
 pub struct User {
     name: String,
-    known: Arc<Mutex<Known>>,
+    passwords: Arc<Mutex<Passwords>>,
     asked: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
-struct Known {
-    password: String,
-    /// The old password, given once more before the new one, as a cache of passwords might.
+struct Passwords {
+    current: String,
+    /// The old password. The application gives it once more before the current one, as a cache of passwords might do.
     stale: Option<String>,
 }
 
 impl User {
-    /// Makes a user of this cluster that may do all below a prefix.
+    /// Adds a user to all nodes of a cluster. The user may use all commands on keys with a prefix.
     pub async fn new(cluster: &RedisCluster, name: &str, prefix: &str) -> Self {
         let keys = format!("~{prefix}*");
         let words = ["ACL", "SETUSER", name, "on", &keys, "+@all"];
         cluster.tell_all(&words).await;
         let user = Self {
             name: name.to_owned(),
-            known: Arc::default(),
+            passwords: Arc::default(),
             asked: Arc::default(),
         };
         user.rotate(cluster).await;
@@ -44,24 +44,25 @@ impl User {
         let words = ["ACL", "SETUSER", &self.name, "resetpass", &set];
         cluster.tell_all(&words).await;
         {
-            let mut known = self.known.lock().unwrap();
-            let before = std::mem::replace(&mut known.password, password);
-            known.stale = Some(before).filter(|before| !before.is_empty());
+            let mut passwords = self.passwords.lock().unwrap();
+            let before = std::mem::replace(&mut passwords.current, password);
+            passwords.stale = Some(before).filter(|before| !before.is_empty());
         }
         cluster
             .tell_all(&["CLIENT", "KILL", "USER", &self.name])
             .await;
     }
 
-    /// Lets the application give the user's password.
-    pub fn given_to(&self, options: RedisOptions) -> RedisOptions {
+    /// Options with which the store asks the application for the user's password.
+    pub fn with_credentials(&self, options: RedisOptions) -> RedisOptions {
         let user = self.clone();
         options.credentials(move || {
             let user = user.clone();
             async move {
                 user.asked.fetch_add(1, SeqCst);
-                let mut known = user.known.lock().unwrap();
-                let password = known.stale.take().unwrap_or(known.password.clone());
+                let mut passwords = user.passwords.lock().unwrap();
+                let current = passwords.current.clone();
+                let password = passwords.stale.take().unwrap_or(current);
                 Ok::<_, std::io::Error>(RedisCredentials::new(&*user.name, password))
             }
         })

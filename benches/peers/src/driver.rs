@@ -69,7 +69,7 @@ pub(crate) fn uris(paths: usize) -> Vec<Uri> {
         .collect()
 }
 
-/// Sends requests one after the other, each to the end of its response's body, as hyper would.
+/// Sends requests one after another, each to the end of its response's body, as hyper would.
 pub(crate) async fn send(app: &mut Router, uris: &[Uri], requests: usize) {
     for uri in uris.iter().cycle().take(requests) {
         let mut request = Request::new(Body::empty());
@@ -91,14 +91,14 @@ pub(crate) fn requests(runtimes: &Runtimes, app: &mut Router, uris: &[Uri], requ
     runtimes.run_requests(send(app, uris, requests));
 }
 
-/// Sends requests in a function of its own, because callgrind collects by the name of a function. The function must
-/// differ from [`requests`], or the compiler would merge the two.
+/// Calls [`requests`]. Callgrind counts the instructions of the function with this name. Without the `black_box`, the
+/// compiler would merge the two functions, because they would be equal.
 #[inline(never)]
 pub(crate) fn measured_requests(runtimes: &Runtimes, app: &mut Router, uris: &[Uri], count: usize) {
     requests(runtimes, app, uris, black_box(count));
 }
 
-/// The CPU time of this thread in nanoseconds, without the work of other processes and threads.
+/// The CPU time of this thread in nanoseconds.
 fn thread_nanos() -> i64 {
     nanos(ClockId::ThreadCPUTime)
 }
@@ -113,7 +113,7 @@ fn nanos(clock: ClockId) -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Nanoseconds per request: `[row][round]`. The order of the rows differs from round to round.
+/// The nanoseconds per request, by row and round. Each round measures the rows in another random order.
 pub(crate) fn nanoseconds(
     runtimes: &Runtimes,
     apps: &mut [(&'static Row, App)],
@@ -140,8 +140,8 @@ pub(crate) fn nanoseconds(
     results
 }
 
-/// The allocations per request, on the thread of the request. The smallest of [`RUNS`] measurements is used, because on
-/// a busy machine a delayed request may be listed as one of the slowest, which allocates.
+/// The allocations per request, on the thread of the request: the smallest of [`RUNS`] measurements. On a busy machine,
+/// a delayed request may enter the list of the slowest requests, which allocates.
 pub(crate) fn allocations(
     runtimes: &Runtimes,
     apps: &mut [(&'static Row, App)],

@@ -2,8 +2,8 @@
 //! cancelled or panicking requests, mixes up routes that share a service, and loses counts if there are more threads
 //! than shards. Nothing reads its counts.
 //!
-//! For each request, the layer reads the CPU's time stamp counter twice. The layer looks up a slot once per route, and
-//! has a shard for each thread, plain loads and stores, and a histogram.
+//! For each request, the layer reads the CPU's time stamp counter twice, and adds to a histogram in the shard of its
+//! thread by plain loads and stores. The layer looks up the counts of a route only once.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -25,9 +25,10 @@ const BUCKETS: usize = 64 * 16;
 
 /// The layer.
 #[derive(Clone)]
-pub(crate) struct Floor(Arc<Shared>);
+pub(crate) struct Floor(Arc<Routes>);
 
-struct Shared {
+/// The counts of all routes.
+struct Routes {
     clock: Clock,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
@@ -48,14 +49,14 @@ struct Shard {
 impl Floor {
     /// A layer with empty counts.
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(Routes {
             clock: Clock::new(),
             slots: Mutex::default(),
         }))
     }
 }
 
-impl Shared {
+impl Routes {
     fn slot(&self, path: &str) -> Arc<Slot> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.entry(path.to_owned()).or_insert_with(|| {
@@ -83,13 +84,13 @@ impl Slot {
     }
 }
 
-/// Only one thread writes here, so no atomic exchange is needed.
+/// Adds by a load and a store, because only one thread writes to a shard.
 #[inline]
-fn add(figure: &AtomicU64, n: u64) {
-    figure.store(figure.load(Relaxed) + n, Relaxed);
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed) + n, Relaxed);
 }
 
-/// The bucket: the power of two, and the four bits below it.
+/// The index of a bucket: the power of two, and the four bits below the highest bit.
 #[inline]
 fn bucket_of(nanos: u64) -> usize {
     let nanos = nanos | 16;
@@ -113,7 +114,7 @@ impl<S> Layer<S> for Floor {
         FloorService {
             inner,
             route: Arc::new(Route {
-                shared: self.0.clone(),
+                routes: self.0.clone(),
                 slot: OnceLock::new(),
             }),
         }
@@ -128,7 +129,7 @@ pub(crate) struct FloorService<S> {
 }
 
 struct Route {
-    shared: Arc<Shared>,
+    routes: Arc<Routes>,
     slot: OnceLock<Arc<Slot>>,
 }
 
@@ -149,7 +150,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let slot = self.route.slot.get_or_init(|| {
             let path = request.extensions().get::<MatchedPath>();
-            self.route.shared.slot(path.map_or("", MatchedPath::as_str))
+            self.route.routes.slot(path.map_or("", MatchedPath::as_str))
         });
         let slot = slot.clone();
         FloorFuture {

@@ -1,5 +1,5 @@
-//! The requests per second over loopback. Each row has a server, which is pinned to one core; wrk runs on another. A
-//! second bare server shows the difference between two equal servers.
+//! The requests per second over loopback. Each row has a server, which is pinned to one core; wrk runs on another core.
+//! A second bare server shows the difference between two equal servers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ impl Server {
             .output()?;
         let report = String::from_utf8_lossy(&output.stdout);
         if report.contains("Non-2xx") || report.contains("Socket errors") {
-            return Err(format!("wrk met errors: {report}").into());
+            return Err(format!("wrk reports errors: {report}").into());
         }
         let rate = report
             .lines()
@@ -120,7 +120,7 @@ fn rounds(
     Ok(servers.into_iter().map(|(_, row)| row).collect())
 }
 
-/// A script that requests all paths in turn.
+/// A script for wrk that requests all paths, one after another.
 fn wrk_script() -> String {
     let paths = uris(ROUTES)
         .iter()
@@ -142,7 +142,7 @@ pub(crate) fn fraction(rows: &[Loopback], id: &str) -> Option<Median> {
     Some(Median::of(pairs.map(|(row, bare)| row / bare)))
 }
 
-/// The server's process, which runs until its input ends.
+/// Runs the server of a row until standard input ends.
 pub(crate) fn child(runtimes: &Runtimes, id: &str) -> Result<(), Failure> {
     let row = rows::ROWS.iter().find(|row| row.id == id);
     let app = rows::build(row.ok_or("no such row")?, runtimes)?;

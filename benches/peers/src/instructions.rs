@@ -14,13 +14,13 @@ const REQUESTS: usize = 2_000;
 /// count.
 pub(crate) const RUNS: usize = 3;
 
-/// The flush interval while instructions are counted. The interval is long, as a flush would be counted too, and a slow
-/// machine would count more flushes.
+/// The flush interval while instructions are counted. The interval is long, because the instructions of flushes would
+/// be counted too, and a slow machine would count more flushes.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Lets malloc keep many freed blocks of each size. With the few blocks of the default, malloc may merge a freed block
-/// with its neighbours. The merges take up to 260 instructions per request, depending on the memory layout after the
-/// start of the program.
+/// Lets malloc keep many freed blocks of each size. By default, malloc keeps few and merges other freed blocks with
+/// their neighbours. The merges take up to 260 instructions per request, depending on the memory layout after the start
+/// of the program.
 const MALLOC: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127");
 
 /// Instructions per request of each row, or why they could not be counted.
@@ -31,7 +31,7 @@ pub(crate) fn per_request(
         return Err("Instructions are not counted: valgrind is not installed.".to_owned());
     }
     let least = |row: &Row| -> Result<f64, String> {
-        let counts: Result<Vec<f64>, _> = (0..RUNS).map(|_| of(row)).collect();
+        let counts: Result<Vec<f64>, _> = (0..RUNS).map(|_| count(row)).collect();
         Ok(counts?.into_iter().fold(f64::INFINITY, f64::min))
     };
     apps.iter()
@@ -39,14 +39,14 @@ pub(crate) fn per_request(
         .collect()
 }
 
-fn of(row: &Row) -> Result<f64, String> {
-    let itself = std::env::current_exe().map_err(|error| error.to_string())?;
+fn count(row: &Row) -> Result<f64, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
         .env(MALLOC.0, MALLOC.1)
         .arg("--tool=callgrind")
         .arg("--callgrind-out-file=/dev/null")
         .arg("--toggle-collect=*measured_requests*")
-        .arg(itself)
+        .arg(program)
         .args(["--instructions-of", row.id])
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;

@@ -1,5 +1,5 @@
-//! The cost of tower-pulse for a request, next to a hand-written floor and other crates. All have the same routes and
-//! driver. One run measures them in turn, and shows each as a row of one table.
+//! The cost of tower-pulse for a request, compared with a hand-written floor and with other crates. All have the same
+//! routes and driver. One run measures all of them, and prints a table with a row for each.
 //!
 //! Read `rows` (the compared layers), `floor` (the hand-written layer), `driver` (sends and times the
 //! requests), then one module for each column.

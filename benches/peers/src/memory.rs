@@ -8,7 +8,7 @@ use crate::driver::Runtimes;
 
 const CONTEXTS: usize = 1_000;
 
-/// The bytes of each context. There is one live cell, as this thread records into one shard.
+/// The bytes of each context. The context has one live cell, because this thread records into one shard.
 pub(crate) fn per_context(runtimes: &Runtimes) -> Result<f64, Failure> {
     let pulse = {
         let _inside = runtimes.background().enter();

@@ -5,12 +5,12 @@ use crate::rows::{BODY_END, IDENTITY, IDENTITY_FIVE_POLLS, PULSE, PULSE_FIVE_POL
 /// The text of `--help`.
 pub(crate) const USAGE: &str = "\
 Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [--processes N] [--requests N] [--quick]
-  --only      only these rows, and bare and the floor
-  --measure   only these: ns, alloc, instr, workers, pause, memory, http;
-              all but http when it is not given
-  --http      http too: requests/s over loopback, with wrk
+  --only      only these rows, bare and the floor
+  --measure   only these measurements: ns, alloc, instr, workers, pause, memory, http;
+              by default all but http
+  --http      also measure http: requests/s over loopback, with wrk
   --rounds    rounds that measure nanoseconds, 90 by default
-  --processes extra processes that repeat this measurement, 10 by default
+  --processes extra processes that measure nanoseconds again, 10 by default
   --requests  requests per row and round, 10000 by default
   --quick     fewer rounds of everything
   --check     measure only allocations and instructions, which do not vary between runs, and fail
@@ -48,9 +48,9 @@ const MEASURES: [(&str, Measure); 7] = [
 /// The options of the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Whether to print the usage and end.
+    /// Whether to print the usage and exit.
     pub(crate) help: bool,
-    /// Whether to fail if the allocations or instructions have grown.
+    /// Whether to fail if allocations or instructions exceed their limits.
     pub(crate) check: bool,
     /// The rows to measure, by id; all if empty.
     pub(crate) only: Vec<String>,
@@ -68,11 +68,11 @@ pub(crate) struct Options {
     pub(crate) http_seconds: usize,
     /// Requests per row and round.
     pub(crate) requests: usize,
-    /// Set in processes that run under callgrind.
+    /// The row of a process that runs under callgrind.
     pub(crate) instructions_of: Option<String>,
-    /// Set in the extra processes of `--processes`.
+    /// Whether this is one of the extra processes of `--processes`.
     pub(crate) ratios: bool,
-    /// Set in the servers for wrk.
+    /// The row of a server for wrk.
     pub(crate) serve: Option<String>,
 }
 
@@ -132,15 +132,15 @@ impl Options {
                     options.measure = value()?.split(',').map(measure).collect::<Result<_, _>>()?;
                 }
                 "--instructions-of" => options.instructions_of = Some(value()?),
-                _ => return Err(format!("`{flag}` is no flag")),
+                _ => return Err(format!("unknown flag `{flag}`")),
             }
         }
         Ok(options)
     }
 
-    /// Whether this measurement is to be made.
-    pub(crate) fn measures(&self, what: Measure) -> bool {
-        self.measure.contains(&what)
+    /// Whether this kind of measurement was asked for.
+    pub(crate) fn measures(&self, measure: Measure) -> bool {
+        self.measure.contains(&measure)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The effect of a flush on requests that are recorded at the same time. One thread sends requests to 2,000 contexts in
-//! turn, while another flushes continuously, or sleeps.
+//! The effect of a flush on requests that are recorded at the same time. One thread sends requests to 2,000 contexts,
+//! one after another. Meanwhile, another thread flushes continuously, or sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -17,20 +17,21 @@ use crate::stats::{Median, quantile};
 use pulse_rig::server::RedisServer;
 
 const CONTEXTS: usize = 2_000;
-const WINDOW: Duration = Duration::from_millis(200);
+/// The length of a period with or without flushes.
+const PERIOD: Duration = Duration::from_millis(200);
 
 /// 99.9th percentiles of the time of a request, in microseconds.
 #[derive(Debug)]
 pub(crate) struct Pause {
-    /// The store that is flushed to.
+    /// The store to which the thread flushes.
     pub(crate) store: &'static str,
-    /// Without a flush.
+    /// In periods without flushes.
     pub(crate) without: Median,
-    /// During a flush.
+    /// In periods with flushes.
     pub(crate) with: Median,
-    /// The difference between a window with flushes and the window after it without.
+    /// The difference between a period with flushes and the following period without.
     pub(crate) added: Median,
-    /// Number of flushes in a window.
+    /// The number of flushes in a period.
     pub(crate) flushes: f64,
 }
 
@@ -75,7 +76,7 @@ fn pause(
         let flushing = round % 2 == 0;
         let stop = AtomicBool::new(false);
         let nanos = std::thread::scope(|scope| {
-            let other = scope.spawn(|| {
+            let flusher = scope.spawn(|| {
                 let mut count = 0;
                 while !stop.load(Relaxed) {
                     if !flushing {
@@ -86,13 +87,13 @@ fn pause(
                 }
                 count
             });
-            let nanos = window(runtimes, &mut app, &uris);
+            let nanos = request_nanos(runtimes, &mut app, &uris);
             stop.store(true, Relaxed);
-            flushes += other.join().unwrap_or_default();
+            flushes += flusher.join().unwrap_or_default();
             nanos
         });
-        let windows = if flushing { &mut with } else { &mut without };
-        windows.push(quantile(&nanos, 0.999) / 1e3);
+        let periods = if flushing { &mut with } else { &mut without };
+        periods.push(quantile(&nanos, 0.999) / 1e3);
     }
     let pairs = with.iter().zip(&without);
     Ok(Pause {
@@ -104,13 +105,13 @@ fn pause(
     })
 }
 
-/// The times of the requests of a window, sorted.
-fn window(runtimes: &Runtimes, app: &mut Router, uris: &[Uri]) -> Vec<f64> {
+/// Sends requests for one period. Returns the nanoseconds that each request took, sorted.
+fn request_nanos(runtimes: &Runtimes, app: &mut Router, uris: &[Uri]) -> Vec<f64> {
     let clock = quanta::Clock::new();
     let mut nanos = Vec::with_capacity(1 << 19);
     let start = Instant::now();
     runtimes.run_requests(async {
-        while start.elapsed() < WINDOW {
+        while start.elapsed() < PERIOD {
             for uri in uris {
                 let begun = clock.raw();
                 send(app, std::slice::from_ref(uri), 1).await;

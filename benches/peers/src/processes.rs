@@ -1,5 +1,5 @@
-//! The overhead in several processes. The layout of the memory differs from process to process. So the nanoseconds of a
-//! row differ more between processes than between the rounds of one process.
+//! The overhead in several processes. The nanoseconds of a row differ more between processes than between the rounds of
+//! one process, because each process has another memory layout.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::rows::{self, BODY_END, FLOOR, PULSE};
 use crate::table::Results;
 
-/// The rows that a process of [`child`] measures, and the rounds of each.
+/// The rows that [`child`] measures.
 const ROWS: [&str; 3] = [FLOOR, PULSE, BODY_END];
 const ROUNDS: usize = 30;
 
@@ -18,16 +18,18 @@ const ROUNDS: usize = 30;
 pub(crate) struct Ratios {
     /// Timed to the head of the response.
     pub(crate) to_head: f64,
-    /// Timed to the end of its body.
+    /// Timed to the end of the response's body.
     pub(crate) to_body_end: f64,
 }
 
-/// Starts processes one after the other, and returns what each has measured.
+/// Starts processes one after another, and returns the ratios that each has measured.
 pub(crate) fn ratios(options: &Options) -> Result<Vec<Ratios>, Failure> {
-    (0..options.processes).map(|_| of_a_process()).collect()
+    (0..options.processes)
+        .map(|_| ratios_of_a_process())
+        .collect()
 }
 
-fn of_a_process() -> Result<Ratios, Failure> {
+fn ratios_of_a_process() -> Result<Ratios, Failure> {
     let output = Command::new(std::env::current_exe()?)
         .arg("--ratios")
         .output()?;

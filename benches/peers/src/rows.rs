@@ -1,4 +1,4 @@
-//! The rows: one Router with the same routes for each, and the layer that the row adds to it.
+//! The rows: each has a Router with the same routes, and adds its own layer to the Router.
 
 mod identity;
 #[cfg(feature = "peers")]
@@ -187,7 +187,7 @@ fn routes_with(handler: impl Fn() -> MethodRouter) -> Router {
     })
 }
 
-/// Is pending once. [`at_once`] polls it again.
+/// Is pending at the first poll. [`at_once`] then polls the request again.
 async fn yield_once() {
     let mut has_yielded = false;
     poll_fn(|_| match std::mem::replace(&mut has_yielded, true) {
@@ -221,7 +221,7 @@ pub(crate) fn build(row: &Row, runtimes: &Runtimes) -> Result<App, String> {
     Ok(App { router, ..app })
 }
 
-/// The rows with these ids, and the rows that they are compared with.
+/// The rows with the ids in `only`, bare, and the floor; all rows if `only` is empty.
 pub(crate) fn selected(only: &[String]) -> Result<Vec<&'static Row>, String> {
     if let Some(unknown) = only.iter().find(|id| ROWS.iter().all(|row| row.id != **id)) {
         return Err(format!("there is no row `{unknown}`; see --help"));

@@ -39,7 +39,7 @@ mod tests {
     use super::Median;
 
     #[test]
-    fn the_middle_and_its_spread() {
+    fn a_median_has_interpolated_quartiles() {
         let median = Median::of([4.0, 1.0, 2.0, 3.0, 5.0]);
         assert_eq!((median.value, median.low, median.high), (3.0, 2.0, 4.0));
         assert_eq!(Median::of([1.0, 2.0]).value, 1.5);

@@ -15,7 +15,7 @@ use crate::workers::{Rate, Throughput};
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     rounds: usize,
-    /// Whether all rows were measured, so that goals without a value are listed too.
+    /// Whether all rows were asked for. If so, the table of goals also lists goals that were not measured.
     pub(crate) complete: bool,
     http: bool,
     /// Nanoseconds per request, by row and round.
@@ -65,7 +65,7 @@ impl Results {
     }
 
     fn nanos_of(&self, id: &str) -> Option<&[f64]> {
-        of(&self.nanos, id).map(Vec::as_slice)
+        value_of(&self.nanos, id).map(Vec::as_slice)
     }
 
     /// A row's overhead as a multiple of another's.
@@ -73,24 +73,24 @@ impl Results {
         Some(self.overhead(id)?.value / self.overhead(to)?.value)
     }
 
-    /// A ratio of all processes: its median and spread.
-    pub(crate) fn of_processes(&self, ratio: fn(&Ratios) -> f64) -> Option<Median> {
+    /// The median of a ratio over all processes.
+    pub(crate) fn over_processes(&self, ratio: fn(&Ratios) -> f64) -> Option<Median> {
         let all = (!self.processes.is_empty()).then_some(&self.processes)?;
         Some(Median::of(all.iter().map(ratio)))
     }
 
     /// A row's allocations beyond another's.
     pub(crate) fn allocations_over(&self, id: &str, other: &str) -> Option<f64> {
-        Some(of(&self.allocations, id)? - of(&self.allocations, other)?)
+        Some(value_of(&self.allocations, id)? - value_of(&self.allocations, other)?)
     }
 
     /// A row's instructions beyond another's.
     pub(crate) fn instructions_over(&self, id: &str, other: &str) -> Option<f64> {
-        Some(of(&self.instructions, id)? - of(&self.instructions, other)?)
+        Some(value_of(&self.instructions, id)? - value_of(&self.instructions, other)?)
     }
 
-    /// The throughput of two workers, as a fraction of another row's in the same round: first on the same path, then on
-    /// all paths.
+    /// The throughput of two workers, as a fraction of the throughput of the row `to` in the same round: first on one
+    /// path, then on all paths.
     pub(crate) fn throughput(&self, id: &str, to: &str) -> Option<(Median, Median)> {
         self.throughput_by(id, to, |rate| rate.wall)
     }
@@ -139,8 +139,8 @@ impl Results {
     }
 
     fn by_process(&self, text: &mut String) {
-        let to_head = self.of_processes(|ratios| ratios.to_head);
-        let to_body_end = self.of_processes(|ratios| ratios.to_body_end);
+        let to_head = self.over_processes(|ratios| ratios.to_head);
+        let to_body_end = self.over_processes(|ratios| ratios.to_body_end);
         if to_head.is_some() {
             let _ = writeln!(
                 text,
@@ -211,8 +211,8 @@ impl Results {
                 bare.value,
                 bare.low,
                 bare.high,
-                shown(of(&self.allocations, BARE).copied(), 0),
-                shown(of(&self.instructions, BARE).copied(), 0),
+                shown(value_of(&self.allocations, BARE).copied(), 0),
+                shown(value_of(&self.instructions, BARE).copied(), 0),
                 self.rounds,
             );
         }
@@ -234,9 +234,9 @@ impl Results {
             let _ = writeln!(text, "| {} | {why} | | | | | | | |", row.name);
             return;
         }
-        if of(&self.nanos, row.id).is_none()
-            && of(&self.allocations, row.id).is_none()
-            && of(&self.instructions, row.id).is_none()
+        if value_of(&self.nanos, row.id).is_none()
+            && value_of(&self.allocations, row.id).is_none()
+            && value_of(&self.instructions, row.id).is_none()
             && self.throughput(row.id, BARE).is_none()
             && http::fraction(&self.loopback, row.id).is_none()
         {
@@ -284,21 +284,21 @@ fn origin() -> String {
     )
 }
 
-fn of<'a, T>(rows: &'a [(&str, T)], id: &str) -> Option<&'a T> {
+fn value_of<'a, T>(rows: &'a [(&str, T)], id: &str) -> Option<&'a T> {
     rows.iter()
         .find(|(row_id, _)| *row_id == id)
-        .map(|(_, figure)| figure)
+        .map(|(_, value)| value)
 }
 
-/// A value with this number of digits, or an empty text. A small value that is not whole gets more digits.
-fn shown(figure: Option<f64>, digits: usize) -> String {
-    figure.map_or(String::new(), |figure| {
-        let digits = if digits == 0 && figure.abs() < 100.0 && figure.fract().abs() > 0.005 {
+/// A value with this number of digits, or an empty text. For 0 digits, a small value with a fraction gets two digits.
+fn shown(value: Option<f64>, digits: usize) -> String {
+    value.map_or(String::new(), |value| {
+        let digits = if digits == 0 && value.abs() < 100.0 && value.fract().abs() > 0.005 {
             2
         } else {
             digits
         };
-        format!("{figure:.digits$}")
+        format!("{value:.digits$}")
     })
 }
 

@@ -1,4 +1,4 @@
-//! The throughput of two worker threads, which are slowed by shared data.
+//! The throughput of two worker threads. Data that the threads share slows them down.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ const BURST: usize = 100;
 /// Requests per second of one row.
 #[derive(Debug)]
 pub(crate) struct Throughput {
-    /// The row.
+    /// The row's id.
     pub(crate) id: &'static str,
     /// With all requests on the same path, by round.
     pub(crate) same: Vec<Rate>,
@@ -31,8 +31,8 @@ pub(crate) struct Throughput {
 pub(crate) struct Rate {
     /// Requests per second.
     pub(crate) wall: f64,
-    /// The requests per second of this process's CPU time, which excludes other processes and the waits of threads for
-    /// each other.
+    /// Requests per second of this process's CPU time. CPU time excludes the work of other processes, and the time for
+    /// which threads wait for each other.
     pub(crate) cpu: f64,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn throughput(
     Ok(rows)
 }
 
-/// The speed of all tasks together. They share one Router, as connections do.
+/// The speed of all tasks together. The tasks share one Router, as connections do.
 fn run(workers: &Runtime, app: &Router, uris: &[Uri], bursts: usize) -> Rate {
     let (start, used) = (Instant::now(), process_nanos());
     workers.block_on(async {

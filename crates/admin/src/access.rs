@@ -45,13 +45,13 @@ pub struct Access {
     hosts: Hosts,
 }
 
-/// The rights and the name of a caller. The function of [`Access::custom`] may return it instead of a `bool`, where
-/// `true` means [`write`](Self::write) and `false` means [`refuse`](Self::refuse).
+/// The rights and the name of a caller. The function of [`Access::custom`] may return a `Permission` instead of a
+/// `bool`, where `true` means [`write`](Self::write) and `false` means [`refuse`](Self::refuse).
 ///
 /// ```
 /// # use tower_pulse_admin::{Access, Permission};
 /// #[derive(Clone)]
-/// struct User { name: String, is_operator: bool } // put there by the service's own login middleware
+/// struct User { name: String, is_operator: bool } // inserted by the service's own login middleware
 ///
 /// let access = Access::custom(|parts| match parts.extensions.get::<User>() {
 ///     Some(user) if user.is_operator => Permission::write().named(&user.name),
@@ -77,7 +77,7 @@ impl Permission {
     }
 
     /// Permits reading. Requests that add or remove a mark, or acknowledge a change, are answered 403, and the page
-    /// does not offer them.
+    /// does not offer these actions.
     pub fn read() -> Self {
         Self {
             may_read: true,
@@ -146,8 +146,8 @@ impl Access {
     }
 
     /// Allows requests that carry `token`: as a `Bearer` header, or as the password of any user, so that a browser can
-    /// ask for it. The user is the name of the person. Whitespace around `token`, such as a line end from a file, is
-    /// removed. Creating the router with an empty token fails.
+    /// ask for the token. The user is the name of the person. Whitespace around `token`, such as a line end from a
+    /// file, is removed. Creating the router with an empty token fails.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -159,7 +159,7 @@ impl Access {
 
     /// Adds a second token to [`token`](Self::token), with which a request can read, but not write: the page has no
     /// buttons that write, and `POST` and `DELETE` are answered 403. Creating the router fails if this token is empty or
-    /// equals the first one, or if the access is not one by `token`.
+    /// equals the first one, or if the access was not made by `token`.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -195,7 +195,7 @@ impl Access {
     /// ```
     /// # use tower_pulse_admin::Access;
     /// #[derive(Clone)]
-    /// struct Operator; // put there by the service's own login middleware
+    /// struct Operator; // inserted by the service's own login middleware
     ///
     /// let access = Access::custom(|parts| parts.extensions.get::<Operator>().is_some());
     /// ```
@@ -239,9 +239,9 @@ impl Access {
     /// Allows all requests. Use it for a service that listens on loopback, behind a proxy that checks requests, or
     /// behind an authentication layer of its own. A warning at the start says that anyone may enter.
     ///
-    /// The API and each `POST` answer 403 unless the request's `Host` is an IP address, `localhost` or a name below it,
-    /// or named by [`allow_host`](Self::allow_host). Without this check, a page of another site could point its own
-    /// name at this service, and read everything that needs no login (DNS rebinding).
+    /// The API and each `POST` answer 403 unless the request's `Host` is an IP address, `localhost`, a name that ends
+    /// in `.localhost`, or a host that [`allow_host`](Self::allow_host) names. Without this check, a page of another
+    /// site could point its own name at this service, and read everything that needs no login (DNS rebinding).
     /// [`allow_any_host`](Self::allow_any_host) disables the warning and this check.
     ///
     /// Add an authentication layer with `route_layer`, never with `layer`: axum's `Router::layer` also wraps the

@@ -1,5 +1,5 @@
 //! The admin router: the dashboard, a JSON API and Prometheus text. This crate only renders the answers of
-//! `tower-pulse-core`'s queries. The code knows axum, but neither Redis, nor files, nor the middleware.
+//! `tower-pulse-core`'s queries. The code depends on axum, but not on Redis, files or the middleware.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 

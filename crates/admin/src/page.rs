@@ -17,8 +17,8 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 pub(super) struct Page {
     /// The title of the page in the browser.
     title: String,
-    /// The configurations of the page, in JSON: for callers who may only read, for those who may also write, and for
-    /// those of the latter whose name is unknown.
+    /// The configurations of the page, in JSON: for callers who may only read; for callers with a name who may write;
+    /// and for callers without a name who may write.
     configs: [String; 3],
 }
 

@@ -34,7 +34,7 @@ use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 /// The request header that the answer depends on.
 const VARY: HeaderValue = HeaderValue::from_static("accept");
 
-/// The counters of an instance, `pulse_…_total`, each with its help text behind a colon.
+/// The counters of an instance, `pulse_…_total`, each with its help text after a colon.
 const COUNTERS: [&str; 14] = [
     "recorded:Samples that were recorded, lost ones included.",
     "dropped:Samples that came after the shutdown.",
@@ -167,14 +167,14 @@ impl Text {
         let help = "Contexts and counters that wait to be flushed.";
         self.single("pulse_pending_series", help, &recording.pending_series);
         let (name, lag) = ("pulse_drain_lag_seconds", recording.drain_lag_seconds);
-        let help = "How late the last drain was after the turn of the second.";
+        let help = "How late the last drain was after the start of the second.";
         self.single(name, help, &lag);
         if let Some(age) = &health.store.contact_age_seconds {
             let help = "Time since the store last answered.";
             self.single("pulse_store_contact_age_seconds", help, age);
         }
         self.journal(fold.journal.as_ref());
-        // Prometheus takes a total that falls for a restart, so lost samples stay in the totals.
+        // To Prometheus, a total that falls means a restart, so lost samples stay in the totals.
         let counts = [
             recording.recorded.saturating_add(flush.lost),
             recording.dropped,

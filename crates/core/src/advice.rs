@@ -2,14 +2,14 @@
 
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 
-/// A use of the layer that hides data about requests, and the code that corrects it.
+/// Advice about a use of the layer that hides data about requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Advice {
     /// The reason, in sentences.
     pub text: &'static str,
-    /// Lines of Rust that correct it.
+    /// Lines of Rust that correct the use.
     pub code: &'static str,
 }
 
@@ -36,21 +36,21 @@ pub const CANCELLED: Advice = Advice {
     code: ".layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, timeout))\n.layer(pulse.layer())",
 };
 
-/// There is advice about all requests if at least 1/`UNMATCHED_OF` of them have no route and are answered with 2xx.
+/// Advice is given if at least 1/`UNMATCHED_OF` of all requests have no route and are answered with 2xx.
 const UNMATCHED_OF: u64 = 100;
-/// There is advice if more than 1/`CANCELLED_OF` of the requests are cancelled.
+/// Advice is given if more than 1/`CANCELLED_OF` of the requests are cancelled.
 const CANCELLED_OF: u64 = 5;
 
 impl Advice {
     /// The advice about the requests of one context.
     pub fn about(outcomes: &OutcomeCounts, is_unmatched: bool) -> Vec<Self> {
-        let of = |outcome| outcomes.count(outcome);
-        let unmatched = is_unmatched && of(Outcome::Success) > 0;
-        let cancelled = of(Outcome::Cancelled).saturating_mul(CANCELLED_OF) > outcomes.total();
+        let count = |outcome| outcomes.count(outcome);
+        let unmatched = is_unmatched && count(Outcome::Success) > 0;
+        let cancelled = count(Outcome::Cancelled).saturating_mul(CANCELLED_OF) > outcomes.total();
         let advice = [(unmatched, UNMATCHED), (cancelled, CANCELLED)];
         advice
             .into_iter()
-            .filter_map(|(is_due, one)| is_due.then_some(one))
+            .filter_map(|(is_due, advice)| is_due.then_some(advice))
             .collect()
     }
 

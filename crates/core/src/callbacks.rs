@@ -1,4 +1,4 @@
-//! Functions of the user that are called when something begins or ends.
+//! Functions of the user that are called when a change or a condition begins or ends.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
@@ -9,24 +9,24 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::task::lock;
 
-/// The longest time for which a task waits for the user's functions.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time for which a task waits until the user's functions return.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// A function of the user.
 pub type Callback<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
-/// The functions that are called with each event of one kind.
+/// The user's functions for one kind of event.
 pub struct Callbacks<T> {
-    /// The name of the method that adds a function.
-    name: &'static str,
+    /// The user's method that adds a function.
+    method: &'static str,
     functions: Mutex<Vec<Callback<T>>>,
 }
 
 impl<T: Send + 'static> Callbacks<T> {
-    /// A list without functions; `name` is the method that adds them.
-    pub fn new(name: &'static str) -> Self {
+    /// A list without functions. `method` is the name of the user's method that adds functions.
+    pub fn new(method: &'static str) -> Self {
         Self {
-            name,
+            method,
             functions: Mutex::default(),
         }
     }
@@ -36,14 +36,14 @@ impl<T: Send + 'static> Callbacks<T> {
         lock(&self.functions).push(function);
     }
 
-    /// Calls the functions with each event, and waits for them up to a time limit.
+    /// Calls the functions with each event, and waits up to a time limit until they return.
     pub async fn call(&self, clock: &Clock, events: Vec<T>) {
         let functions = lock(&self.functions).clone();
         if functions.is_empty() || events.is_empty() {
             return;
         }
         let mut calls: Vec<_> = (events.into_iter())
-            .map(|event| self.call_one(functions.clone(), event))
+            .map(|event| self.spawn_calls(functions.clone(), event))
             .collect();
         let all = async {
             for call in &mut calls {
@@ -53,20 +53,20 @@ impl<T: Send + 'static> Callbacks<T> {
         };
         tokio::select! {
             () = all => {}
-            () = clock.sleep(PATIENCE) => tracing::warn!(
-                "functions passed to `{}` take longer than {PATIENCE:?}, and are not waited for", self.name
+            () = clock.sleep(MAX_WAIT) => tracing::warn!(
+                "functions passed to `{}` take longer than {MAX_WAIT:?}: the task continues without them", self.method
             ),
         }
     }
 
-    /// Calls the functions, which may block or panic.
-    fn call_one(&self, functions: Vec<Callback<T>>, event: T) -> JoinHandle<()> {
-        let name = self.name;
+    /// Calls the functions with one event, on a thread on which they may block. Logs a panic.
+    fn spawn_calls(&self, functions: Vec<Callback<T>>, event: T) -> JoinHandle<()> {
+        let method = self.method;
         tokio::task::spawn_blocking(move || {
             for function in functions {
                 let call = AssertUnwindSafe(|| function(&event));
                 if std::panic::catch_unwind(call).is_err() {
-                    tracing::error!("a function passed to `{name}` has panicked");
+                    tracing::error!("a function passed to `{method}` has panicked");
                 }
             }
         })

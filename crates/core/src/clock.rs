@@ -21,7 +21,7 @@ use tokio::sync::watch;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// The monotonic clock, which every request reads twice.
+    /// The monotonic clock. Each request reads it at least twice.
     ticks: quanta::Clock,
     /// The nanoseconds of 2^[`SCALE`] ticks.
     nanos_of_scale: u64,
@@ -42,8 +42,8 @@ struct Manual {
 }
 
 /// Ticks become nanoseconds by a multiplication and a shift by `SCALE` bits. The factor, the nanoseconds of 2^`SCALE`
-/// ticks, is rounded to an integer. A day has fewer than 2^49 ticks on any CPU, so the rounding costs less than a
-/// microsecond.
+/// ticks, is rounded to an integer. A day has fewer than 2^49 ticks on any CPU, so the rounding changes a duration of a
+/// day by less than a microsecond.
 const SCALE: u32 = 40;
 
 /// A moment of the monotonic clock. Only the difference of two ticks is meaningful.
@@ -87,8 +87,7 @@ impl Clock {
         }
     }
 
-    /// Returns a clock whose clones all follow the same time: a call of [`follow`](Self::follow) on one of them affects
-    /// all.
+    /// Lets a clock follow another time. A call of [`follow`](Self::follow) affects all clones of the returned clock.
     pub(crate) fn following(self) -> Self {
         let followed = Some(Arc::new(AtomicI64::new(NOT_FOLLOWED)));
         Self { followed, ..self }
@@ -101,7 +100,7 @@ impl Clock {
         }
     }
 
-    /// The origin of the time that replaces the wall clock, if there is one.
+    /// The origin of the time that replaces the wall clock, if any time does.
     pub(crate) fn followed(&self) -> Option<i64> {
         let origin = self.followed.as_ref()?.load(Ordering::Relaxed);
         (origin != NOT_FOLLOWED).then_some(origin)
@@ -112,7 +111,7 @@ impl Clock {
         nanos.saturating_sub_unsigned(self.nanos_of(self.tick().0))
     }
 
-    /// The current wall time, from an origin and the monotonic clock.
+    /// The current wall time of a clock with this [`origin`](Self::origin), in nanoseconds since the Unix epoch.
     pub(crate) fn nanos_since(&self, origin: i64) -> i64 {
         origin.saturating_add_unsigned(self.nanos_of(self.tick().0))
     }
@@ -149,14 +148,14 @@ impl Clock {
         }
     }
 
-    /// Time of the wall clock itself, in nanoseconds since the Unix epoch, even if another time replaces it.
+    /// Time of the wall clock, in nanoseconds since the Unix epoch, even if the followed time replaces it.
     pub(crate) fn wall_nanos(&self) -> i64 {
         match &self.manual {
             None => match SystemTime::now().duration_since(UNIX_EPOCH) {
                 Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
                 Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
             },
-            Some(now) => now.borrow().wall,
+            Some(manual) => manual.borrow().wall,
         }
     }
 
@@ -195,8 +194,8 @@ impl Clock {
     pub async fn sleep(&self, duration: Duration) {
         match &self.manual {
             None => tokio::time::sleep(duration).await,
-            Some(now) => {
-                let mut receiver = now.subscribe();
+            Some(manual) => {
+                let mut receiver = manual.subscribe();
                 let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
                 let until = receiver.borrow().elapsed.saturating_add(nanos);
                 // The sender lives as long as this clock, so the wait cannot fail.
@@ -207,7 +206,7 @@ impl Clock {
 }
 
 impl ManualClock {
-    /// Moves wall time and monotonic time forward together, as time does.
+    /// Moves wall time and monotonic time forward by the same duration.
     pub fn advance(&self, duration: Duration) {
         self.ticks.increment(duration);
         self.manual.send_modify(|now| {

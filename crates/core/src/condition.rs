@@ -1,5 +1,5 @@
-//! The conditions of an instance that an operator should know. The table below is the source of the conditions in
-//! health, metrics, `on_condition` and the guide.
+//! The conditions of an instance that an operator should know. Health, metrics, `on_condition` and the guide list the
+//! conditions below.
 
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::named;
@@ -144,8 +144,7 @@ pub fn conditions(warnings: &[Warning]) -> Vec<Condition> {
     conditions
 }
 
-/// The texts of some warnings, one for each cause. Of several warnings that end with the same error, only the first is
-/// kept.
+/// The texts of some warnings. Of several warnings that end with the same error, only the first is kept.
 pub fn texts(warnings: Vec<Warning>) -> Vec<String> {
     // The text of a warning is either an error alone, or a failed task, a colon and the error.
     let cause = |warning: &str| match warning.split_once(": ") {

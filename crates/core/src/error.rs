@@ -1,6 +1,6 @@
 //! The errors of this crate: [`BuildError`] for an invalid configuration, [`StoreError`] for a store that could not
-//! answer a call, [`AmendError`] for a change or a mark that could not be amended, [`ShutdownError`] for a shutdown with
-//! a loss.
+//! answer a call, [`AmendError`] for a change or a mark that could not be amended, [`ShutdownError`] for a shutdown
+//! with a loss.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -30,7 +30,7 @@ impl fmt::Display for BuildError {
 
 impl StdError for BuildError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // The inner error, because a caller could not downcast the `Arc`.
+        // Returns the error within the `Arc`, because a caller could not downcast an `Arc`.
         Some(&**self.source.as_ref()?)
     }
 }
@@ -70,7 +70,7 @@ pub enum StoreErrorKind {
     TimedOut,
     /// The server denies access: a password or an ACL rule is missing. The call is tried again every two seconds.
     Forbidden,
-    /// The server answers, but refuses for now: it is loading, out of memory, read-only, or its disk is full.
+    /// The server answers, but refuses the call for now: it is loading, out of memory, read-only, or its disk is full.
     Refused,
     /// The server gave an answer that this crate does not understand.
     Unexpected,
@@ -129,7 +129,7 @@ impl StoreError {
     }
 }
 
-/// A change could not be acknowledged or unacknowledged, or a mark could not be removed.
+/// The error of a call that could not acknowledge or unacknowledge a change, or could not remove a mark.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AmendError {
@@ -166,8 +166,8 @@ impl From<StoreError> for AmendError {
     }
 }
 
-/// A shutdown could not flush everything that was recorded, or has found that the store lost acknowledged data. The
-/// text says why, and the [`source`](StdError::source) is the cause.
+/// The error of a shutdown that could not flush all recorded data, or has found that the store lost acknowledged data.
+/// The text says why, and the [`source`](StdError::source) is the cause.
 #[derive(Debug)]
 pub struct ShutdownError {
     pub(crate) lost: Amounts,

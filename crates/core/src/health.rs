@@ -129,8 +129,8 @@ pub struct CostHealth {
     pub recorder_bytes: usize,
     /// Approximate bytes of the windows and answers that the reader holds.
     pub reader_bytes: usize,
-    /// The mean time per minute that the tasks of the instance spend within their polls, in seconds; 0 unless the process
-    /// is an instance.
+    /// The mean time per minute that the tasks of the instance spend within their polls, in seconds; 0 unless the
+    /// process is an instance.
     pub task_seconds_per_minute: f64,
 }
 
@@ -205,11 +205,11 @@ impl Notices {
 
     fn note(&self, warning: Warning, failed_at: Option<Tick>) {
         let mut notices = lock(&self.warnings);
-        if let Some(known) = notices.iter_mut().find(|one| one.warning == warning) {
+        if let Some(known) = notices.iter_mut().find(|notice| notice.warning == warning) {
             known.failed_at = failed_at;
             return;
         }
-        let failures = notices.iter().filter(|one| one.failed_at.is_some());
+        let failures = notices.iter().filter(|notice| notice.failed_at.is_some());
         if failed_at.is_none() || failures.count() < MAX_FAILURES {
             if failed_at.is_none() {
                 // A process that is not an instance has no task that logs conditions.
@@ -223,12 +223,12 @@ impl Notices {
     pub fn all(&self, clock: &Clock) -> Vec<Warning> {
         let mut notices = lock(&self.warnings);
         let is_over = |at| clock.since(at) >= FAILS_FOR;
-        notices.retain(|one| !one.failed_at.is_some_and(is_over));
-        notices.iter().map(|one| one.warning.clone()).collect()
+        notices.retain(|notice| !notice.failed_at.is_some_and(is_over));
+        notices.iter().map(|n| n.warning.clone()).collect()
     }
 
-    /// Whether a count of losses has grown recently. The first count has grown if it is above `before`, and has not
-    /// grown if `before` is `None`.
+    /// Whether a count of losses has grown recently. The first reported count is compared with `before`; with `None`,
+    /// it has not grown.
     pub(crate) fn has_grown(
         &self,
         clock: &Clock,
@@ -249,8 +249,8 @@ impl Notices {
         (loss.grew_at).is_some_and(|at| clock.since(at) < LOSS_WARNED_FOR)
     }
 
-    /// Counts a request with wrong credentials. Logs how many there were since the last log line, at most once a
-    /// minute.
+    /// Counts a request with wrong credentials. Logs the number of such requests since the last log line, at most once
+    /// a minute.
     pub fn add_wrong_credentials(&self, clock: &Clock) {
         let mut wrong = lock(&self.credentials);
         wrong.count += 1;
@@ -265,7 +265,7 @@ impl Notices {
         let requests = if new == 1 { "request" } else { "requests" };
         tracing::warn!(
             "{new} {requests} to the admin pages had wrong credentials, and got 401: look in the log of the proxy for a \
-             client that has an old secret, or guesses. One line a minute tells of those since the line before"
+             client that has an old secret, or guesses. This line is logged at most once a minute"
         );
     }
 

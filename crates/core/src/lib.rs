@@ -1,6 +1,6 @@
-//! The stages of an instance: it records, flushes, folds, judges and answers. The store in memory is also here. This
-//! crate uses the values of `tower-pulse-model` and the detector of `tower-pulse-detect`. The crate is independent of
-//! Redis, files, axum and tower, and of how an answer is rendered.
+//! The stages of an instance: recording, flushing, folding, judging and answering. Also contains the store in memory.
+//! This crate uses the values of `tower-pulse-model` and the detector of `tower-pulse-detect`, and does not depend on
+//! Redis, files, axum, tower or the rendering of answers.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!

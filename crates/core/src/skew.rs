@@ -14,21 +14,21 @@ pub const WARNED_FROM: i64 = 60;
 const FOLLOWED: i64 = 3_600;
 /// The number of answers in a row that must agree before the clock is changed.
 const AGREEING: u32 = 2;
-/// The maximum wait for an answer, in nanoseconds. An answer that takes longer is ignored, and so is an answer if the
-/// clock was set by more than this during the wait.
+/// The maximum wait for an answer, in nanoseconds. An answer with a longer wait is ignored. A clock that is set during
+/// the wait makes the wait appear longer, or negative.
 const LONGEST_ANSWER: i64 = 10 * SECOND;
 
-/// The time of a store that other processes use as well.
+/// The time of a store that other processes use too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreTime {
-    /// Nanoseconds since the Unix epoch.
+    /// The time in nanoseconds since the Unix epoch.
     pub nanos: i64,
     /// Whether the time is that of a manual clock, which cannot be compared with the clock of a machine.
     pub is_manual: bool,
 }
 
-/// A clock for a process whose store may be on another machine. The clock equals `clock` until a [`Skew`] tells it to
-/// follow another time.
+/// A clock for a process whose store may be on another machine. The returned clock has the time of `clock` until
+/// `Clock::follow` replaces that time.
 pub fn following(clock: Clock) -> Clock {
     clock.following()
 }
@@ -91,7 +91,7 @@ impl Skew {
 /// A warning about the clock of `whose` process; `None` if the clock is right.
 pub fn skew_warning(whose: &str, seconds: Option<i64>) -> Option<Warning> {
     let seconds = seconds.filter(|seconds| seconds.abs() >= WARNED_FROM)?;
-    let way = if seconds > 0 { "ahead of" } else { "behind" };
+    let direction = if seconds > 0 { "ahead of" } else { "behind" };
     let minutes = (seconds.abs() + 30) / 60;
     let hours = minutes / 60;
     let apart = match hours {
@@ -101,11 +101,11 @@ pub fn skew_warning(whose: &str, seconds: Option<i64>) -> Option<Warning> {
     };
     let meanwhile = match seconds.abs() > FOLLOWED {
         true => {
-            "it goes on by the store's time; what was recorded before that is missing, or shown at a wrong time"
+            "it uses the store's time; data that it recorded before is missing, or shown at a wrong time"
         }
-        false => "what it records and shows is at a time that is wrong by as much",
+        false => "the times of its data are wrong by as much",
     };
     Some(Condition::Clock.warning(format!(
-        "the clock of {whose} is {apart} {way} the store's; set it (NTP); until then {meanwhile}"
+        "the clock of {whose} is {apart} {direction} the store's; set it (NTP); until then {meanwhile}"
     )))
 }

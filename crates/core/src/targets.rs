@@ -1,6 +1,6 @@
 //! The targets of requests, from the configuration of an instance or a dashboard. The store contains no data about
 //! targets: each answer counts good requests by histograms, so a new target also applies to the past. For the
-//! Prometheus text, an instance counts from its start, because Prometheus has windows of its own.
+//! Prometheus text, an instance counts good requests from its start, because Prometheus computes windows itself.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,15 +13,15 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use crate::clock::Clock;
 use crate::error::{Result, StoreErrorKind};
 
-/// The wait after a denial of access, until one task of the instance asks the server again.
+/// The time between two attempts of an instance while the server denies access.
 pub const DENIED_WAIT: Duration = Duration::from_secs(2);
 
 /// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
-// Each crate and codegen unit that polls or drops a future contains its code, with the code of all futures inside it.
-// So a function that is never inlined boxes each large future that users or several modules await.
+// Each crate and codegen unit that polls or drops a future contains the code of that future and of all futures inside.
+// To have this code once, a function that is never inlined boxes each large future that users or several modules await.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Boxes a future. Its code then exists only once, even if several places await it: see [`BoxFuture`].
+/// Boxes a future, so that its code exists once even if several places await the future: see [`BoxFuture`].
 #[inline(never)]
 pub fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(future)
@@ -53,7 +53,7 @@ impl Task {
         }
     }
 
-    /// The task, which adds the time of its polls to `busy`, in nanoseconds.
+    /// Lets the task add the time of its polls to `busy`, in nanoseconds.
     pub(crate) fn measured(mut self, clock: Clock, busy: Arc<AtomicU64>) -> Self {
         let measured = poll_fn(move |cx| {
             let began = clock.tick();
@@ -106,14 +106,14 @@ pub struct Stopped {
 /// The retries of an instance's tasks while the server denies access.
 #[derive(Debug, Default)]
 struct Denials {
-    /// Locked by the task that tries next. The lock is fair: the tasks get it in the order in which they asked.
+    /// Locked by the task that tries next. The lock is fair: tasks get the lock in the order of their requests.
     next: Arc<tokio::sync::Mutex<()>>,
     /// The number of times that the server let a task through after it had denied access.
     admissions: watch::Sender<u64>,
 }
 
 /// The retries of one task while the server denies access. The tasks of an instance try one at a time, [`DENIED_WAIT`]
-/// apart. When the server lets one of them through, all others try at once.
+/// apart. When the server lets a task through, all other tasks try at once.
 pub struct Admission {
     denials: Arc<Denials>,
     admissions: watch::Receiver<u64>,
@@ -161,8 +161,9 @@ impl Admission {
         self.is_denied
     }
 
-    /// If this task was denied, waits until another task was let through, or until this task gets the permit and then
-    /// `pause`, a sleep of [`DENIED_WAIT`], is over. The permit ends with the next [answer](Self::denies).
+    /// Does nothing unless this task was denied. Waits until the server lets another task through, or until this task
+    /// has got the permit and then `pause` has ended, a sleep of [`DENIED_WAIT`]. The permit ends with the next
+    /// [answer](Self::denies).
     ///
     /// Cancel safe: the permit goes to another task.
     pub async fn wait<F: Future>(&mut self, pause: impl FnOnce() -> F) {
@@ -177,7 +178,7 @@ impl Admission {
         };
         tokio::select! {
             biased;
-            // This never fails, because the sender is in `self.denials`.
+            // `changed` never fails, because the sender is in `self.denials`.
             _ = self.admissions.changed() => {}
             permit = waiting => self.permit = Some(permit),
         }
@@ -200,7 +201,7 @@ impl Stopped {
         }
     }
 
-    /// Waits for the signal. Also returns when the sender, and with it the `Pulse`, is dropped.
+    /// Waits for the signal. Also returns when the `Pulse` is dropped, because the sender is dropped with it.
     async fn sent(&mut self) {
         let _ = self.signal.wait_for(|stopped| *stopped).await;
     }
@@ -211,7 +212,7 @@ impl Stopped {
     }
 
     /// Runs `future` until it is done (`Some`) or the signal is sent (`None`).
-    // A boxed future, because this function then exists only once per type of value.
+    // The future is boxed, so that this function exists only once per type of value.
     pub async fn or<T>(&mut self, future: BoxFuture<'_, T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -229,12 +230,12 @@ mod tests {
     use crate::error::StoreError;
 
     #[tokio::test]
-    async fn the_time_of_polls_is_told_per_minute() {
-        let (clock, hand) = Clock::manual(0);
+    async fn the_time_of_polls_is_shown_per_minute() {
+        let (clock, manual_clock) = Clock::manual(0);
         let busy = Arc::new(AtomicU64::new(0));
         for millis in [250, 500] {
-            let hand = hand.clone();
-            let work = async move { hand.advance(Duration::from_millis(millis)) };
+            let manual_clock = manual_clock.clone();
+            let work = async move { manual_clock.advance(Duration::from_millis(millis)) };
             let task = Task::new("drain", work);
             task.measured(clock.clone(), busy.clone()).await;
         }
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_goes_leaves_its_permit_to_the_next_one() {
+    async fn the_permit_of_a_dropped_task_goes_to_the_next_task() {
         let (_stop, stopped) = Stop::new();
         let mut admissions = [stopped.admission(), stopped.admission()];
         for admission in &mut admissions {

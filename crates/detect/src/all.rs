@@ -122,9 +122,9 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_is_higher_for_a_short_time_is_none() {
+    fn a_level_that_is_higher_for_a_short_time_is_not_a_change() {
         let found = |last: &[f64]| search(&minutes(last), 100).is_some();
-        // One of the eight minutes may still have the old level.
+        // One of the eight minutes may have the old level.
         assert!(!found(&[0.8; 6]) && found(&[0.8; 7]));
         assert!(!found(&[0.65; 12]), "it is small");
         assert!(!found(&repeated(&[(9, 0.8), (2, 0.5)])), "it returns");

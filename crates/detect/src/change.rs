@@ -1,4 +1,4 @@
-//! Changes, as readers get them.
+//! Changes, in the form that readers get.
 
 mod suspect;
 
@@ -144,7 +144,7 @@ packed! {
         pub now: f64,
         /// `now` divided by `then`; a lower bound if `then` was zero.
         pub ratio: f64,
-        /// For slower: whether only the slowest tenth of the requests is slower. `then`, `now` and `ratio` are then
+        /// For slower: whether only the slowest tenth of the requests is slower. If so, `then`, `now` and `ratio` are
         /// about the mean of this tenth.
         pub is_tail: bool,
         /// 1 minus the probability of such a difference by chance.
@@ -180,8 +180,8 @@ packed! {
 }
 
 impl Change {
-    /// The causes of the change as far as they are known, in sentences: `Suspect: payment, which fails in 25 % of its
-    /// runs instead of 4.0 %; its newest failures: 502.` Empty if nothing is known.
+    /// The known causes of the change, in sentences: `Suspect: payment, which fails in 25 % of its runs instead of 4.0
+    /// %; its newest failures: 502.` Empty if no cause is known.
     pub fn explanation(&self) -> String {
         let facts = |suspect: &&Suspect| matches!(suspect, Suspect::Traffic { .. });
         let (facts, suspects): (Vec<_>, Vec<_>) = self.suspects.iter().partition(facts);
@@ -201,13 +201,13 @@ impl Change {
         sentences.join(" ")
     }
 
-    /// Orders changes by urgency: ongoing changes first, refusing pages and new errors after all others, by the time
-    /// that they cost; then ended changes, latest end first.
+    /// Orders changes by urgency. Ongoing changes come first, by the time that they cost, but refusing pages and new
+    /// errors come after all other ongoing changes. Ended changes follow, latest end first.
     #[doc(hidden)]
     pub fn by_urgency(&self, other: &Self) -> Ordering {
         let ended = |change: &Self| change.ended.unwrap_or(i64::MAX);
         let extra = |change: &Self| change.extra_seconds_per_minute;
-        let is_minor = |of: &Self| matches!(of.kind, ChangeKind::Refusing | ChangeKind::NewError);
+        let is_minor = |c: &Self| matches!(c.kind, ChangeKind::Refusing | ChangeKind::NewError);
         (ended(other).cmp(&ended(self)))
             .then_with(|| is_minor(self).cmp(&is_minor(other)))
             .then_with(|| extra(other).total_cmp(&extra(self)))

@@ -29,7 +29,7 @@ impl Pace {
 impl Cost {
     /// Divides the extra time between traffic and code (Shapley's division of two factors): the difference of each
     /// factor is multiplied by the mean of the other factor's two values. With fewer requests than before, `from_code`
-    /// counts only the current requests, because time can be saved only on them.
+    /// counts only the current requests, because only their time can be saved.
     pub(crate) fn new(then: Pace, now: Pace, taken: f64) -> Self {
         let half = |then: f64, now: f64| (then + now) / 2.0;
         let (requests, mean) = match now.rate > then.rate {
@@ -38,7 +38,7 @@ impl Cost {
         };
         let from_traffic = (now.rate - then.rate) * mean;
         let from_code = (now.mean - then.mean) * requests;
-        // Means of buckets are not exact, and no part may exceed the whole.
+        // Means of buckets are not exact, so a part might exceed the whole.
         let most = from_code.max(from_code + from_traffic);
         let scale = if most > taken { taken / most } else { 1.0 };
         Self {
@@ -49,14 +49,14 @@ impl Cost {
     }
 }
 
-/// `now` divided by `then`, or by `least`, an upper bound of `then`, if `then` is zero.
+/// `now` divided by `then`. If `then` is zero, divides by `least`, an upper bound of `then`.
 pub(crate) fn ratio(then: f64, now: f64, least: f64) -> f64 {
     let divisor = if then > 0.0 { then } else { least };
     if divisor > 0.0 { now / divisor } else { 1.0 }
 }
 
-/// The ratio of the means if it agrees with the direction of the change, else the ratio of most requests if that
-/// agrees, else 1. A few very slow requests can turn the ratio of the means around.
+/// The ratio of the means if it has the direction of the change. Otherwise the ratio of most requests if that ratio has
+/// this direction, or else 1. A few very slow requests can reverse the ratio of the means.
 pub(crate) fn agreeing(of_means: f64, of_most: f64, is_faster: bool) -> f64 {
     let agrees = |ratio: &f64| match is_faster {
         true => *ratio > 0.0 && *ratio < 1.0,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_saved_than_is_taken() {
+    fn the_parts_of_the_extra_time_are_at_most_the_time_taken() {
         // A tenth of the requests, each ten times as long.
         let fewer = cost((100.0, 0.1), (10.0, 1.0));
         assert!((fewer.from_code - 9.0).abs() < 1e-9, "{fewer:?}");

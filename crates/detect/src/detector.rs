@@ -49,7 +49,8 @@ const UNSEEN: usize = 20;
 const USUAL_AFTER: Tick = 24 * 60;
 /// Minutes for which an ended alarm is remembered.
 const REMEMBERED: Tick = 90;
-/// A clock that goes back by more than this number of minutes was set. The histories then begin anew.
+/// If a minute is earlier than the last minute by more than this number of minutes, the clock was set back, and the
+/// histories begin anew.
 const CLOCK_SET: Tick = 90;
 
 impl Detector {
@@ -235,7 +236,7 @@ impl Detector {
         });
     }
 
-    /// Ends the alarms that are over. An alarm with a further step is checked only after that step is over.
+    /// Ends the alarms that are over. An alarm with a further step is checked only after the step is over.
     fn follow(&mut self, now: Tick) {
         let mut alarms = std::mem::take(&mut self.state.alarms);
         alarms.order_by_key(|alarm| Reverse(alarm.since));
@@ -279,7 +280,7 @@ impl Detector {
             };
         }
         let Some(page) = self.pages.get(&alarm.context) else {
-            // A page without requests is removed after a while. Only its alarm of silence then continues.
+            // A page without requests is removed after a while. Of its alarms, only an alarm of silence continues.
             return alarm.kind != ChangeKind::Silent;
         };
         let seen = page.history.last().map_or(alarm.since, |last| last.tick);

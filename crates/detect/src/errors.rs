@@ -47,8 +47,8 @@ pub struct KnownErrors {
 }
 
 impl KnownErrors {
-    /// Judges a minute that has ended. Returns the verdicts on new kinds that are ongoing at its end. `has_history` says
-    /// whether enough was recorded before to call a kind new. Minutes must be in order.
+    /// Judges a minute that has ended. Returns the verdicts on new kinds that are ongoing at its end. `has_history`
+    /// says whether the store has recorded enough to call a kind new. Minutes must be in order.
     pub fn judge(&mut self, minute: &Minute<'_>, has_history: bool) -> Vec<Verdict> {
         let (start, mut ongoing) = (minute.start, 0);
         let ago = |then: i64| start.saturating_sub(then);
@@ -58,7 +58,7 @@ impl KnownErrors {
             ongoing += usize::from(seen.page.is_some());
             ago(seen.last) < FORGOTTEN_AFTER
         });
-        // If all remembered kinds are of this week, a kind that seems new may have been forgotten.
+        // If as many kinds as can be remembered were seen this week, an unknown kind may be a forgotten kind.
         let kinds = self.kinds.iter();
         let of_week = kinds.filter(|(_, seen)| ago(seen.last) < NEW_AFTER);
         let may_be_new = has_history && of_week.count() < MAX_KINDS;

@@ -56,18 +56,18 @@ pub(crate) struct Increase {
 const MIN_MINUTES: usize = 3;
 /// The most minutes that are searched for the beginning of an increase.
 const MAX_MINUTES: usize = 20;
-/// The least strength of an increase that is reported.
-const MIN_STRENGTH: f64 = 5.5;
-/// The smallest increase of the share of errors, and that of 4xx, which clients cause more often.
-const LEAST: f64 = 0.01;
-const LEAST_REFUSED: f64 = 0.05;
+/// The least strength of an increase of errors that is reported, and the smallest increase of their share.
+const FAILING: (f64, f64) = (5.5, 0.01);
+/// The same of 4xx. Clients cause 4xx, so their share varies more.
+const REFUSING: (f64, f64) = (7.0, 0.05);
 /// The required logarithm of the likelihood ratio, without the two worst minutes.
 const EVIDENCE: f64 = 3.0;
 /// The weight of the usual dispersion, in minutes.
 const USUAL_MINUTES: f64 = 10.0;
 const USUAL_DISPERSION: f64 = 1.3;
 
-/// Searches for an increase that is present at the end of minute `now`. For refusing, the errors of the minutes are 4xx.
+/// Searches for an increase that is present at the end of minute `now`. For refusing, the errors of the minutes are
+/// 4xx.
 pub(crate) fn search(
     kind: ChangeKind,
     minutes: &Minutes,
@@ -75,9 +75,9 @@ pub(crate) fn search(
     after: Tick,
     excluded: &[Span],
 ) -> Option<Increase> {
-    let least = match kind {
-        ChangeKind::Refusing => LEAST_REFUSED,
-        _ => LEAST,
+    let (min_strength, least) = match kind {
+        ChangeKind::Refusing => REFUSING,
+        _ => FAILING,
     };
     let last = minutes.back().filter(|last| last.tick == now)?;
     // Most pages have no errors at present, and need no test.
@@ -122,7 +122,7 @@ pub(crate) fn search(
             continue;
         }
         let strength = (deviance(window, past) / dispersion).max(0.0).sqrt();
-        if strength < MIN_STRENGTH || best.is_some_and(|best| best.strength >= strength) {
+        if strength < min_strength || best.is_some_and(|best| best.strength >= strength) {
             continue;
         }
         if goes_on(&recent[..length], window, smoothed, dispersion) {
@@ -151,8 +151,8 @@ fn deviance(a: Share, b: Share) -> f64 {
         - b.likelihood(common))
 }
 
-/// Whether the errors continue, and whether the increase also shows without the two worst minutes. Both are judged by
-/// the likelihood ratio between the share since the change and the usual share. There are at least [`MIN_MINUTES`].
+/// Whether the errors continue, and the increase shows without the two worst minutes too, by the likelihood ratio
+/// between the share since the change and the usual share. `recent` has at least [`MIN_MINUTES`] minutes.
 fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
     let now = window.share();
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;

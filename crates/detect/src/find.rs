@@ -30,7 +30,7 @@ const TOGETHER_LASTING: Tick = 8;
 /// The largest number of minutes that a further step is compared with.
 const LONGEST_BEFORE: Tick = 15;
 
-/// Whether there are too few pages to estimate the shift that they share.
+/// Whether there are too few pages to estimate the shift that all pages share.
 pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
     let compared = pages_of(pages).filter(|(_, page)| page.base.is_some());
     compared.count() < all::FEWEST_PAGES
@@ -67,7 +67,7 @@ impl Detector {
                     }
                 }));
             }
-            // The queue's traffic is that of all pages.
+            // The queue has the traffic of all pages.
             if *id == queue {
                 continue;
             }
@@ -99,7 +99,7 @@ impl Detector {
                 }
             }
             for kind in [ChangeKind::Failing, ChangeKind::Refusing] {
-                // Anyone may ask for paths that no route has.
+                // Any client can request paths without a route, so their 4xx are not judged.
                 let is_judged = kind == ChangeKind::Failing || *id != unmatched;
                 if !seen || !is_judged || has_ongoing(&[kind]) {
                     continue;
@@ -156,7 +156,7 @@ impl Detector {
     }
 
     /// Opens these alarms. An alarm of a crowd opens only once it has lasted for [`TOGETHER_LASTING`]. If half of the
-    /// pages are silent, one alarm of `<all>` replaces theirs.
+    /// pages are silent, one alarm of `<all>` replaces the alarms of these pages.
     fn open(&mut self, mut begun: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
         begun.retain(|alarm| {

@@ -55,7 +55,7 @@ pub(crate) struct PageMinute {
     pub(crate) tick: Tick,
     pub(crate) requests: u32,
     pub(crate) errors: u32,
-    /// 4xx that are no errors.
+    /// 4xx that are not errors.
     pub(crate) refused: u32,
     /// The time of all requests.
     pub(crate) seconds: f32,
@@ -118,7 +118,7 @@ impl History {
         }
     }
 
-    /// The minutes with the requests that failed, in the sense of a kind of change: for refusing, `errors` are 4xx.
+    /// The minutes, whose `errors` are the failed requests in the sense of a kind of change: for refusing, the 4xx.
     pub(crate) fn failing(&self, kind: ChangeKind) -> Cow<'_, Minutes> {
         if kind != ChangeKind::Refusing {
             return Cow::Borrowed(&self.minutes);

@@ -9,7 +9,7 @@ packed! {
     pub struct LastJudgement {
         /// Differs between judgements; empty before the first.
         pub revision: std::sync::Arc<str>,
-        /// The number of the judgement. Stored fields with a higher number are of a judgement that is not complete yet.
+        /// The number of the judgement. Stored fields with a higher number belong to an unfinished judgement.
         pub number: u64,
         /// The end of the last minute that was judged, in Unix seconds.
         pub until: i64,

@@ -1,4 +1,4 @@
-//! Whether a change lasts, and since when: a page that was slow for only some minutes is not reported.
+//! Whether a change lasts, and since when. A page that was slow for only some minutes is not reported.
 
 use super::figures::{lower_mean, turning_point};
 use super::history::Tick;
@@ -13,7 +13,7 @@ pub(crate) const WITHOUT_WORST: f64 = 0.78;
 const UNUSUAL: f64 = 2.0;
 /// A change fades if its last minutes are below this part of its first ones.
 const FADED: f64 = 0.65;
-/// A change is the rest of an earlier change if it is below this part of the earlier change.
+/// A change below this part of an earlier change counts as the rest of the earlier change.
 const RETURNED: f64 = 0.55;
 /// The part of a change that nearly all of its minutes must show.
 const SHOWN: f64 = 0.5;

@@ -1,4 +1,4 @@
-//! The log of changes: ongoing and ended ones.
+//! The log of ongoing and ended changes.
 
 use std::sync::Arc;
 use tower_pulse_model::order::InOrder;
@@ -7,7 +7,7 @@ use super::change::Change;
 use super::minute::Verdict;
 use tower_pulse_model::context::fnv1a;
 
-/// The most changes of a log; those that ended first are removed first.
+/// The maximum number of changes in a log. Changes that ended first are removed first.
 pub const MAX_CHANGES: usize = 1_000;
 
 /// Changes, sorted by their ids.
@@ -61,7 +61,7 @@ impl Log {
     /// with a change of its own.
     fn ongoing(&mut self, context: &str, verdict: &Verdict) -> Option<&mut Change> {
         let mut changes = self.changes.iter_mut();
-        changes.find(|of| is_ongoing(of, context, verdict) && verdict.since < of.detected)
+        changes.find(|c| is_ongoing(c, context, verdict) && verdict.since < c.detected)
     }
 
     /// Applies the verdicts ongoing at `end`, the end of a minute in Unix seconds. A change without a verdict ends.
@@ -198,7 +198,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_change_begins_stands_and_ends() {
+    fn a_change_begins_is_ongoing_and_ends() {
         let mut log = Log::default();
         let began = log.apply(&[slower("GET /", 600)], 600);
         assert_eq!(began.began.len(), 1);
@@ -233,9 +233,9 @@ pub(crate) mod tests {
         let both = log.apply(&[new("a", 600), new("b", 600)], 600).began;
         let errors = both.iter().filter_map(|id| log.get(id)?.error.as_deref());
         assert_eq!(errors.collect::<Vec<_>>(), ["a", "b"]);
-        let one = log.apply(&[new("b", 600)], 660);
+        let difference = log.apply(&[new("b", 600)], 660);
         assert_eq!(
-            (one.ongoing, one.ended),
+            (difference.ongoing, difference.ended),
             (vec![both[1].clone()], vec![both[0].clone()])
         );
     }

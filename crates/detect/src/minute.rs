@@ -96,8 +96,8 @@ packed! {
     }
 }
 
-/// The number of requests that failed, in the sense of a kind of change: for refusing, 4xx that are no errors;
-/// otherwise errors.
+/// The number of failed requests in the sense of a kind of change: for refusing, 4xx that are not errors; otherwise
+/// errors.
 pub fn failed(kind: ChangeKind, sums: &Aggregate) -> u64 {
     let errors = sums.outcomes.errors;
     match kind {

@@ -1,10 +1,10 @@
 //! The noise of a page: its mean score varies from minute to minute without a cause, by sampling and by the *wobble*, a
 //! variation of the page itself that lasts longer than a minute.
 //!
-//! The wobble is a first-order autoregressive series. Its variance is the variance between minutes without that of
-//! sampling (method of moments, as DerSimonian and Laird, 1986); its correlation is that of neighbouring minutes, to
-//! which sampling does not contribute. Both are shrunk towards usual values, as an hour tells little about a page with
-//! few requests.
+//! The wobble is a first-order autoregressive series. Its variance is the variance between minutes minus the variance
+//! of sampling (method of moments, as DerSimonian and Laird, 1986). Its correlation is the correlation of neighbouring
+//! minutes, to which sampling does not contribute. Both are shrunk towards usual values, as an hour tells little about
+//! a page with few requests.
 
 use super::figures::median;
 use tower_pulse_model::pack::packed;
@@ -52,7 +52,7 @@ impl Noise {
         let least = (LEAST_WOBBLE * slope).powi(2);
         let mut variance = usual;
         let mut correlation = USUAL_CORRELATION;
-        // The residuals of a page that was slow for some minutes are clipped, as they would dominate the variance.
+        // Residuals are clipped, because a few slow minutes would dominate the variance.
         let sizes = residuals.iter();
         let sizes = sizes.map(|(_, residual, sampling)| residual.abs() / (usual + sampling).sqrt());
         let scale = 1.4826 * median(sizes).unwrap_or(1.0);

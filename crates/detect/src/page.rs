@@ -31,8 +31,8 @@ pub(crate) struct Page {
 
 impl Page {
     /// Renews the baseline, if a new epoch has begun. The minutes in `excluded` are not part of a past. `before` is the
-    /// end of the last alarm that has ended, and the past that the alarm was compared with. That past is used again if
-    /// no other is found and the alarm ended within the stored minutes.
+    /// end of the last alarm that has ended, and the past that the alarm was compared with. This past is used again if
+    /// no other past is found and the alarm ended within the stored minutes.
     pub(crate) fn renew(
         &mut self,
         number: u64,
@@ -41,7 +41,8 @@ impl Page {
         excluded: &[Span],
         before: Option<(Tick, &Past)>,
     ) {
-        // The last minute up to `now` in which the past of this page is renewed. Pages take turns.
+        // The last minute up to `now` in which the past of this page is renewed. Different pages are renewed in
+        // different minutes.
         let phase = (number % RENEWED as u64) as Tick;
         let epoch = now - (now - phase).rem_euclid(RENEWED);
         let current = self.base.as_ref().map(|base| base.epoch).or(self.missing);

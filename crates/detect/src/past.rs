@@ -69,7 +69,7 @@ struct Search<'a> {
     excluded: &'a [Span],
     /// The usual shared level between the two minutes.
     level: f64,
-    /// Minutes that are unlike the others.
+    /// Minutes whose scores are unlike those of the other minutes.
     outlying: Vec<Tick>,
 }
 

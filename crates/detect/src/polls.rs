@@ -11,7 +11,7 @@ const MIN_SHARE: f64 = 0.5;
 
 /// The suspect for a change of speed: the time within polls or the time outside of them, whichever accounts for most of
 /// the change. `is_delayed` says that the scheduling delay of an instance is high: a long poll may then have waited for
-/// a CPU. `is_brief` leaves out the figures, for a sentence that has those of a timer.
+/// a CPU. `is_brief` leaves out the figures, for a sentence that has the figures of a timer.
 pub fn computing_or_waiting(sides: &Sides, is_delayed: bool, is_brief: bool) -> Option<Suspect> {
     let (then, now) = (polled(&sides.then)?, polled(&sides.now)?);
     let (computing, waiting) = (now.0 - then.0, now.1 - then.1);
@@ -62,7 +62,7 @@ fn polled(sums: &Aggregate) -> Option<(f64, f64)> {
         return None;
     }
     // Requests that the application recorded itself have no polls, so the mean of all requests is divided in the ratio
-    // of the measured ones.
+    // of the measured requests.
     let mean = sums.times.sum as f64 / 1e9 / sums.times.count as f64;
     Some((mean * computing / whole, mean * waiting / whole))
 }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_where_no_polls_were_measured() {
+    fn without_measured_polls_there_is_no_suspect() {
         let without = Aggregate {
             measures: Default::default(),
             ..requests(40, 3, 42)

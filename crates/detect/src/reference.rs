@@ -8,10 +8,10 @@
 //!   logarithm. With several modes, such as the hits and misses of a cache, it shows a shift of the modes much
 //!   better than the rank does, but hardly a change of their shares;
 //! - its *tail*: for a request in the upper tenth, its distance from the start of the tail, in logarithms, minus the
-//!   usual distance. A longer tail changes it; more requests in the tail hardly do;
+//!   usual distance. A longer tail changes the score; more requests in the tail hardly do;
 //! - its *mix*: the logarithm of the likelihood ratio of a past in which some requests take three times as long and
-//!   more requests are in the slower mode. It shows a cache that misses more often, or a lock that one request in three
-//!   waits for.
+//!   more requests are in the slower mode. The mix shows a cache that misses more often, or a lock for which one
+//!   request in three waits.
 
 use super::history::{BUCKETS, Counts, SCALE, WIDTH};
 use super::noise::Noise;
@@ -87,7 +87,7 @@ packed! {
 pub(crate) struct Reference {
     first: usize,
     scores: Vec<[f32; SCORES]>,
-    /// The bucket up to which a censored request says nothing.
+    /// A censored request up to this bucket is ignored.
     pub(crate) median: usize,
     /// The expected scores if all times are shifted by -FARTHEST to FARTHEST buckets.
     shifted: Vec<[f32; SCORES]>,
@@ -241,8 +241,8 @@ impl Reference {
         }
     }
 
-    /// Adds requests of a usual, exponential tail, as few requests in the tail tell little about its variation.
-    /// `excess` is the mean of the tail scores.
+    /// Adds requests of a usual, exponential tail, because few requests in the tail are not enough to estimate its
+    /// variation. `excess` is the mean of the tail scores.
     fn shrink_tail(&mut self, excess: f64) {
         let seen = self.tail_share * self.count;
         let weight = seen / (seen + USUAL_TAIL_REQUESTS);
@@ -267,8 +267,8 @@ impl Reference {
         f64::from(low) + (at - below as f64) * f64::from(high - low)
     }
 
-    /// The shift that explains a mean rank score: the one after which the rank test finds no difference, as in Hodges
-    /// and Lehmann's estimate (1963).
+    /// The shift that explains a mean rank score. After this shift, the rank test finds no difference, as in Hodges and
+    /// Lehmann's estimate (1963).
     pub(crate) fn shift_of(&self, rank_score: f64) -> f64 {
         let table = &self.shifted;
         let above = table.partition_point(|scores| f64::from(scores[RANK]) < rank_score);

@@ -24,7 +24,7 @@ pub struct Versions {
 #[derive(Clone, Debug, Default)]
 struct Sides {
     minutes: usize,
-    /// The sums of the other versions, and those of the new one.
+    /// The sums of the other versions, and the sums of the new version.
     sums: [Aggregate; 2],
 }
 
@@ -84,7 +84,7 @@ impl Versions {
         sums.map(Aggregate::bytes).sum()
     }
 
-    /// Adds a minute of the `new` version and of each of the others.
+    /// Adds a minute of the `new` version and of the other versions.
     pub fn add_minute(&mut self, new: &str, versions: &[(Arc<str>, Vec<ReportedContext>)]) {
         let mut minute: HashMap<RecordId, [Aggregate; 2]> = HashMap::new();
         for (version, records) in versions {
@@ -104,7 +104,8 @@ impl Versions {
         }
     }
 
-    /// Compares the versions on a context. `None` if they never had requests of it in the same minute.
+    /// Compares the versions on a context. `None` if the two sides never had requests of the context in the same
+    /// minute.
     pub fn compare(&self, id: RecordId) -> Option<SideBySide> {
         let Sides { minutes, sums } = self.contexts.get(&id)?;
         let [old, new] = sums.each_ref().map(Side::new);

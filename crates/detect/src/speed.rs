@@ -1,4 +1,4 @@
-//! Slower and faster: whether the scores of a page's last minutes differ from those of its past.
+//! Slower and faster: whether the scores of a page's last minutes differ from the scores of its past.
 //!
 //! The search tries each window of the last 2 to 20 minutes: the mean of the scores, less the shift that all pages
 //! share, is divided by its standard deviation, which includes the page's [noise](super::noise). This is a generalized
@@ -130,7 +130,8 @@ fn each_window(
         }
         for (kind, window) in windows.iter().enumerate() {
             let effect = window.mean();
-            // Far from the past, place and mix do not tell slower from faster, but the rank does.
+            // Far from the past, the rank score shows whether a page is slower or faster, but the place and mix scores
+            // do not.
             if (kind == PLACE || kind == MIX) && effect * windows[RANK].mean() < 0.0 {
                 continue;
             }
@@ -251,11 +252,11 @@ fn is_large(base: &Baseline, kind: usize, effect: f64) -> bool {
     }
 }
 
-/// A change is over once less than this part of it is left.
+/// A change has ended once it is smaller than this part of its first size.
 const OVER: f64 = 0.45;
 
-/// Follows an ongoing change: whether it is over, and its strength in standard deviations. `since` and `effect` are
-/// those of its finding.
+/// Follows an ongoing change: whether it is over, and its strength in standard deviations. `since` and `effect` come
+/// from its finding.
 pub(crate) fn follow(
     base: &Baseline,
     shared: &SharedMinutes,
@@ -319,7 +320,7 @@ pub(crate) fn size(base: &Baseline, shared: &SharedMinutes, kind: usize, since: 
     let count = f64::max(count, 1.0);
     let (tail, shift) = (tail / count, shift / count);
     let body = base.reference.shift_of(rank / count) - shift;
-    // Whether a slowdown of all requests explains at least half of the change of the tail.
+    // A slowdown of all requests may explain at least half of the change of the tail.
     let explained = base.reference.expected(TAIL, body) >= 0.5 * tail;
     Size {
         body: body.clamp(-20.0, 20.0).exp(),

@@ -1,5 +1,5 @@
-//! The state of a detector, without the minutes themselves. Alarms are sorted by their own values, not by insertion;
-//! all figures are integers. So a stored state equals the original.
+//! The state of a detector, without the minutes themselves. The order of alarms depends only on their values, and all
+//! figures are integers. So a stored state equals the original.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
 impl ChangeKind {
-    /// The kinds that are about times.
+    /// The kinds of changes of the times.
     pub(crate) const SPEED: [Self; 2] = [Self::Slower, Self::Faster];
 
     pub(crate) fn is_speed(self) -> bool {
@@ -278,7 +278,7 @@ mod tests {
         let page = RecordId::new(Kind::Http, "GET /");
         assert_eq!(*shared.of(page), shared);
         let of_queue = shared.of(queue()).into_owned();
-        let of_queue: Vec<_> = of_queue.0.iter().map(|of| (of.tick, of.level)).collect();
+        let of_queue: Vec<_> = of_queue.0.iter().map(|m| (m.tick, m.level)).collect();
         assert_eq!(of_queue, [(3, 0), (4, 0)]);
     }
 }

@@ -1,7 +1,7 @@
 //! A further step of a page that is slower already, such as a deploy while data grows.
 //!
 //! The scores say little here, because all requests are slower than in the past. Instead, the mean logarithms of the
-//! times in the last minutes are compared with those of the minutes before, which are slower too.
+//! times in the last minutes are compared with those in the minutes before, in which the page was slower already.
 
 use super::history::{History, Tick, WIDTH};
 use super::past::FEWEST_CHANGED;

@@ -19,7 +19,7 @@ packed_enum!(Suspect {
     9 => Traffic { busiest, text },
 });
 
-/// The first byte of a part's name tells the sort of the part.
+/// The first byte of a part's name is the sort of the part.
 const HEAD: &[u8] = b"h";
 const ALARM: u8 = b'a';
 const ENDED: u8 = b'e';
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detector_goes_on_from_numbers_that_nobody_would_write() {
+    fn a_detector_resumes_from_any_numbers() {
         for number in [i32::MIN, 0, i32::MAX] {
             let state = crate::tests::stored(&extreme(number));
             assert_eq!(state, extreme(number));

@@ -31,7 +31,8 @@ const DEPLOY_AFTER: i64 = 120;
 /// The smallest part of a change that a timer must cover to be a suspect.
 const MIN_SHARE: f64 = 0.3;
 
-/// A timer that runs this many times as often within a request, and more than once, is named for its runs.
+/// If a timer runs more than once within a request, and at least this many times as often as before, its text has the
+/// number of runs.
 const MORE_RUNS: f64 = 1.5;
 
 /// Runs of a timer that take this many times as long are slower.
@@ -40,8 +41,8 @@ const SLOWER_RUNS: f64 = 1.25;
 /// The smallest part of a change that must be outside of timers for the code to be a suspect.
 const MIN_CODE_SHARE: f64 = 0.5;
 
-/// The part of a change that a new version must show, compared with the old versions in the same minutes, to explain
-/// it.
+/// A new version explains a change if it shows at least this part of the change, compared with the old versions in the
+/// same minutes.
 const MIN_CONFIRMED: f64 = 0.3;
 
 /// The fewest requests on each side of a comparison.
@@ -80,7 +81,7 @@ const MAX_MACHINES: usize = 3;
 pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) -> Vec<Suspect> {
     let known = machines.iter().filter(|(_, minutes)| !minutes.is_empty());
     let delayed = known.clone().filter(|(_, minutes)| was_delayed(minutes));
-    let mut delayed: Vec<_> = delayed.map(|(name, of)| (load(of), name)).collect();
+    let mut delayed: Vec<_> = delayed.map(|(name, m)| (load(m), name)).collect();
     if !is_of_one && 2 * delayed.len() < known.count() {
         return Vec::new();
     }
@@ -186,14 +187,14 @@ pub fn is_confirmed(ratio: f64, side_by_side: f64) -> bool {
     change != 0.0 && beside / change >= MIN_CONFIRMED
 }
 
-/// The timers that cover a part of a slowdown, and the code outside of all timers if most of the slowdown is there;
-/// largest part first.
+/// The timers that cover a part of a slowdown, and the code outside of all timers if most of the slowdown is outside of
+/// timers; largest part first.
 pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>>) -> Vec<Suspect> {
     let (then, now) = (&sides.then, &sides.now);
     if then.times.count < MIN_REQUESTS || now.times.count < MIN_REQUESTS {
         return Vec::new();
     }
-    let seconds = |nanos: u64, of: &Aggregate| nanos as f64 / 1e9 / of.times.count as f64;
+    let seconds = |nanos: u64, sums: &Aggregate| nanos as f64 / 1e9 / sums.times.count as f64;
     let slowdown = seconds(now.times.sum, now) - seconds(then.times.sum, then);
     let of_time = |share: f64| {
         let time = if slowdown > 0.0 { "added" } else { "saved" };
@@ -204,12 +205,12 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
         let old = then.timers.get(id).copied().unwrap_or_default();
         let (before, after) = (seconds(old.covered, then), seconds(sums.covered, now));
         let share = (after - before) / slowdown;
-        // A timer only explains a change in its own direction.
+        // A timer explains a change only if the timer has changed in the same direction.
         if slowdown == 0.0 || share < MIN_SHARE {
             continue;
         }
         let Some(timer) = name(id) else { continue };
-        let runs = |sums: &TimerSums, of: &Aggregate| sums.count as f64 / of.times.count as f64;
+        let runs = |sums: &TimerSums, all: &Aggregate| sums.count as f64 / all.times.count as f64;
         let (runs, old_runs) = (runs(sums, now), runs(&old, then));
         let words = match runs >= MORE_RUNS * old_runs.max(1.0) {
             true => format!(
@@ -228,7 +229,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
         suspects.push((share, suspect));
     }
     // A timer that ended late may be in a later slice than its request, so timers may cover more than the requests.
-    let untimed = |of: &Aggregate| seconds(of.times.sum.saturating_sub(of.timers.covered), of);
+    let untimed = |all: &Aggregate| seconds(all.times.sum.saturating_sub(all.timers.covered), all);
     let (before, after) = (untimed(then), untimed(now));
     let share = (after - before) / slowdown;
     if slowdown != 0.0 && share >= MIN_CODE_SHARE {

@@ -75,7 +75,7 @@ pub(crate) fn sums_of(requests: impl IntoIterator<Item = (u64, bool)>) -> Aggreg
     sums
 }
 
-/// Gives this many of the successes the status 4xx, fast and slow ones alike.
+/// Gives this many of the successes, fast and slow, the status 4xx.
 pub(crate) fn refuse(sums: &mut Aggregate, count: u64) {
     let counts = &mut sums.outcomes.counts;
     counts[Outcome::Success as usize] -= count;
@@ -148,7 +148,7 @@ pub(crate) fn only(verdicts: &[Verdict]) -> &Verdict {
 /// The first minute at whose end a verdict is ongoing, and the verdict. All verdicts are of this kind on this context.
 fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> (usize, &Verdict) {
     others_are_quiet(verdicts, id, kind);
-    let minute = verdicts.iter().position(|of| !of.is_empty());
+    let minute = verdicts.iter().position(|verdicts| !verdicts.is_empty());
     let minute = minute.expect("there is a verdict");
     (minute, only(&verdicts[minute]))
 }
@@ -167,13 +167,16 @@ fn a_page_is_watched_until_its_change_is_reported() {
         });
         let verdicts = judge(&mut detector, minute, sums);
         let watched = detector.watched();
-        let it = watched.iter().find(|(id, _)| *id == page(0));
-        without_reason += watched.len() - usize::from(it.is_some());
-        if let Some((_, it)) = it {
+        let found = watched.iter().find(|(id, _)| *id == page(0));
+        without_reason += watched.len() - usize::from(found.is_some());
+        if let Some((_, found)) = found {
             assert!(verdicts.is_empty(), "minute {minute}: {verdicts:?}");
             if watched_at.is_none() {
-                assert!((it.since - (START + 6_000)).abs() <= 60, "{it:?}");
-                assert!((it.ratio / 1.6).ln().abs() < 0.2 && !it.is_tail, "{it:?}");
+                assert!((found.since - (START + 6_000)).abs() <= 60, "{found:?}");
+                assert!(
+                    (found.ratio / 1.6).ln().abs() < 0.2 && !found.is_tail,
+                    "{found:?}"
+                );
                 watched_at = Some(minute);
             }
         }
@@ -192,7 +195,7 @@ fn others_are_quiet(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) {
     }
 }
 
-/// The usual requests, which take `factor` times as long if they are slow.
+/// The usual requests. If `is_slow`, they take `factor` times as long.
 fn slow_if(is_slow: bool, factor: f64) -> Load {
     let factor = if is_slow { factor } else { 1.0 };
     Load {
@@ -237,7 +240,7 @@ fn a_page_that_is_slower_or_faster_is_named_also_in_a_small_or_young_service() {
 }
 
 #[test]
-fn slow_minutes_of_all_pages_are_no_change_of_one() {
+fn slow_minutes_of_all_pages_are_not_a_change_of_a_page() {
     let verdicts = watch(10, 130, |_, minute| {
         let is_slow = matches!(minute, 70 | 90..=93 | 110);
         Some(slow_if(is_slow, 2.5))
@@ -258,7 +261,7 @@ fn all_pages_that_stay_slower_are_one_change() {
 }
 
 #[test]
-fn the_ratio_of_a_mixture_is_not_above_what_any_request_suffered() {
+fn the_ratio_of_a_mixture_is_at_most_the_ratio_of_the_slowed_requests() {
     let mut random = fastrand::Rng::with_seed(5);
     let mut detector = Detector::default();
     let mut last = Vec::new();
@@ -319,7 +322,7 @@ fn a_page_that_refuses_is_named_until_it_answers_again() {
     assert_close(verdict.then, 0.03, 0.01);
     assert_close(verdict.now, 0.3, 0.03);
     assert!(verdicts[104].len() == 1 && verdicts[110].is_empty());
-    // Such a rise of errors would be an alarm.
+    // For errors, such an increase would be an alarm.
     assert_eq!(refusing(0.07).concat(), []);
 }
 
@@ -335,15 +338,17 @@ fn paths_without_a_route_never_refuse() {
             (id, requests(&mut random, load))
         });
         let verdicts = judge(&mut detector, minute, sums.into_iter());
-        let verdicts = verdicts.iter().filter(|of| of.kind == ChangeKind::Refusing);
-        refusing.extend(verdicts.map(|of| of.context));
+        let verdicts = verdicts
+            .iter()
+            .filter(|verdict| verdict.kind == ChangeKind::Refusing);
+        refusing.extend(verdicts.map(|verdict| verdict.context));
     }
     refusing.dedup();
     assert_eq!(refusing, [page(1)]);
 }
 
 #[test]
-fn nothing_recorded_is_a_gap_and_not_a_silence() {
+fn minutes_without_any_request_are_a_gap_and_not_a_silence() {
     let verdicts = watch(10, 130, |_, minute| {
         (!(90..100).contains(&minute)).then_some(USUAL)
     });
@@ -364,7 +369,7 @@ fn a_page_that_is_slower_after_a_gap_than_before_it_is_found() {
 }
 
 #[test]
-fn an_alarm_outlasts_a_gap_although_its_page_is_not_the_first_one_to_be_seen_again() {
+fn an_alarm_outlasts_a_gap_even_if_other_pages_have_requests_earlier() {
     let gap = 100..130;
     let slow = slow_from(90, 140, 2.0);
     let verdicts = watch(10, 140, |number, minute| {
@@ -372,8 +377,10 @@ fn an_alarm_outlasts_a_gap_although_its_page_is_not_the_first_one_to_be_seen_aga
         slow(number, minute).filter(|_| !is_away)
     });
     for minute in (95..100).chain(130..140) {
-        let mut about = verdicts[minute].iter().map(|it| (it.context, it.kind));
-        let is_ongoing = about.any(|it| it == (page(0), ChangeKind::Slower));
+        let mut about = verdicts[minute]
+            .iter()
+            .map(|verdict| (verdict.context, verdict.kind));
+        let is_ongoing = about.any(|subject| subject == (page(0), ChangeKind::Slower));
         assert!(is_ongoing, "minute {minute}: {:?}", verdicts[minute]);
     }
 }
@@ -438,7 +445,7 @@ fn given(start: i64, pages: &[(RecordId, Aggregate)]) -> Minute<'_> {
     }
 }
 
-/// The state as it is read after it was stored.
+/// The state after it was stored and read.
 pub(crate) fn stored(state: &DetectorState) -> DetectorState {
     let parts = state.parts();
     let parts = parts.iter().rev();

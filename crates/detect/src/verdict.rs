@@ -261,7 +261,7 @@ impl Detector {
             times.mean_then = (now.all - TAIL_SHARE * (times.now - times.then)).max(0.0);
         } else {
             let of_means = now.all / (then.all * size.shared);
-            // A few very slow requests move a mean, and their number is chance.
+            // A few very slow requests change a mean, and their number is random.
             let is_chance = (of_means / size.body).ln().abs()
                 <= MAY_BE_CHANCE * (then.variance + now.variance).sqrt();
             let of_means = if is_chance { size.body } else { of_means };
@@ -301,7 +301,7 @@ fn count(counts: &Counts) -> f64 {
     counts.iter().map(|n| f64::from(*n)).sum()
 }
 
-/// The samples of the minutes before a change, and since.
+/// The samples of the minutes before a change, and of the minutes since.
 fn split(
     busy: &[Busy],
     since: Tick,

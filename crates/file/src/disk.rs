@@ -1,5 +1,5 @@
 //! The file as the database sees it. The first page is a header of this crate: a magic number, the version of the
-//! format, and the process that holds the file. The database begins behind it.
+//! format, and the process that holds the file. The database begins after this page.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -16,8 +16,8 @@ pub(super) const HEADER: u64 = 4_096;
 /// The first bytes of each file.
 const MAGIC: &[u8; 16] = b"tower-pulse file";
 /// The length of the magic number, the version and the process, in bytes.
-const NOTED: usize = MAGIC.len() + 8;
-/// The version of the file's format. A file of a newer version is left alone.
+const HEADER_FIELDS: usize = MAGIC.len() + 8;
+/// The version of the file's format. A file of a newer version is not opened.
 const VERSION: u32 = 1;
 /// The size of the buffer of a copy, in bytes.
 const COPIED_AT_ONCE: usize = 1024 * 1024;
@@ -81,7 +81,7 @@ fn write_at(mut file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
 pub(super) struct Disk {
     file: Arc<File>,
     io: Arc<dyn FileIo>,
-    /// The beginning of the database as last written; empty if it is not known, as after a failure.
+    /// The first bytes of the database, as last written; empty if they are not known, as after a failure.
     beginning: Arc<Mutex<Vec<u8>>>,
     /// The largest size of the file, in bytes.
     most_bytes: u64,
@@ -110,8 +110,8 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Whether this file is the one at a path. On systems other than Unix, any file at the path counts.
-    pub(super) fn stands_at(&self, path: &Path) -> io::Result<bool> {
+    /// Whether a path leads to this file. On systems other than Unix, any file at the path counts.
+    pub(super) fn is_at(&self, path: &Path) -> io::Result<bool> {
         let found = std::fs::metadata(path)?;
         #[cfg(unix)]
         {
@@ -159,7 +159,7 @@ impl Disk {
         let len = self.file.metadata()?.len();
         let process = std::process::id();
         if len > 0 {
-            let mut header = [0; NOTED];
+            let mut header = [0; HEADER_FIELDS];
             let known = header.len().min(len as usize);
             self.io.read(&self.file, 0, &mut header[..known])?;
             let Some([version, holder]) = numbers(&header) else {
@@ -172,8 +172,8 @@ impl Disk {
                 return Err(Trouble::Newer(version));
             }
             if holder == process {
-                // This process has opened the file before, so the header is right. Without a write, the file opens even
-                // if the disk is full.
+                // This process has written the header before. Without another write, the file opens even if the disk is
+                // full.
                 return Ok(());
             }
         }
@@ -185,15 +185,15 @@ impl Disk {
     }
 }
 
-/// The process that is noted in a file's header.
+/// The process in a file's header.
 fn holder(file: &File) -> Option<u32> {
-    let mut header = [0; NOTED];
+    let mut header = [0; HEADER_FIELDS];
     read_at(file, 0, &mut header).ok()?;
     numbers(&header).map(|[_, process]| process)
 }
 
 /// The version and the process in a header; `None` if another program has written it.
-fn numbers(header: &[u8; NOTED]) -> Option<[u32; 2]> {
+fn numbers(header: &[u8; HEADER_FIELDS]) -> Option<[u32; 2]> {
     let numbers = header.strip_prefix(MAGIC)?.chunks_exact(4);
     let mut numbers = numbers.map(|number| number.try_into().map_or(0, u32::from_be_bytes));
     Some([numbers.next()?, numbers.next()?])
@@ -233,8 +233,8 @@ impl StorageBackend for Disk {
     }
 }
 
-/// The bytes that the tables may take in a file of `len` bytes that may grow to `most`: half of the largest size that
-/// the file reaches by doubling (measured: two thirds of such a file are fields). `full` is how often the file was
+/// The most bytes of tables in a file of `len` bytes that may grow to `most`: half of the largest size that the file
+/// reaches by doubling. In measurements, fields could take two thirds. `full` is the number of times that the file was
 /// full; each time lowers the result by a quarter.
 pub(super) fn table_bytes(len: u64, most: u64, full: u32) -> usize {
     let mut largest = len.max(HEADER);

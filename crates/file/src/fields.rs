@@ -14,8 +14,8 @@ use tower_pulse_core::store::in_process::{Extent, FieldChange, Fields, Show, Sta
 use tower_pulse_core::store::table::Table;
 use tower_pulse_model::pack;
 
-/// A table of the database. All tables have bytes as keys and values, as the database's code is compiled anew for each
-/// pair of types.
+/// A table of the database. All tables have bytes as keys and values, because the database's code is compiled once for
+/// each pair of types.
 pub(super) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 /// The fields of all tables, by the names of table and field.
@@ -57,7 +57,7 @@ impl FileFields {
     }
 
     /// Works on a table within the open transaction. Keeps an error for [`take_failure`].
-    fn on<R>(
+    fn on_table<R>(
         &self,
         table: Definition,
         work: impl FnOnce(&mut StoredTable<'_, &'static [u8], &'static [u8]>) -> Result<R, redb::Error>,
@@ -83,7 +83,7 @@ pub(super) fn remove_range(
 }
 
 /// The first key after all keys that begin with a name.
-pub(super) fn behind(name: &[u8]) -> Vec<u8> {
+pub(super) fn after_prefix(name: &[u8]) -> Vec<u8> {
     let mut end = name.to_vec();
     // The first byte of a name is below 255.
     while let Some(last) = end.pop() {
@@ -102,7 +102,7 @@ impl Fields for FileFields {
 
     fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let name = pack::pack(table);
-        self.on(FIELDS, |stored| {
+        self.on_table(FIELDS, |stored| {
             let values = fields.iter().map(|field| {
                 let value = stored.get(&*[&*name, field].concat())?;
                 Ok(value.map(|value| value.value().to_vec()))
@@ -118,7 +118,7 @@ impl Fields for FileFields {
         set: &[(Vec<u8>, Vec<u8>)],
     ) -> Result<FieldChange> {
         let (name, mut change) = (pack::pack(table), FieldChange::default());
-        self.on(FIELDS, |stored| {
+        self.on_table(FIELDS, |stored| {
             for field in removed {
                 let before = stored.remove(&*[&*name, field].concat())?;
                 change.note(field, before.map(|before| before.value().len()), None);
@@ -134,19 +134,22 @@ impl Fields for FileFields {
 
     fn clear(&mut self, table: &Table) -> Result<()> {
         let start = pack::pack(table);
-        self.on(FIELDS, |stored| {
-            remove_range(stored, &start, &behind(&start))
+        self.on_table(FIELDS, |stored| {
+            remove_range(stored, &start, &after_prefix(&start))
         })
     }
 
     fn visit(&self, table: &Table, after: Option<&[u8]>, show: &mut Show<'_>) -> Result<()> {
         let name = pack::pack(table);
-        let (end, start) = (behind(&name), [&name, after.unwrap_or_default()].concat());
+        let (end, start) = (
+            after_prefix(&name),
+            [&name, after.unwrap_or_default()].concat(),
+        );
         let from = match after {
             Some(_) => Bound::Excluded(&*start),
             None => Bound::Included(&*start),
         };
-        self.on(FIELDS, |stored| {
+        self.on_table(FIELDS, |stored| {
             for field in stored.range::<&[u8]>((from, Bound::Excluded(&*end)))? {
                 let (key, value) = field?;
                 let field = key.value().get(name.len()..).unwrap_or_default();
@@ -160,7 +163,7 @@ impl Fields for FileFields {
 
     fn note_extent(&mut self, table: &Table, extent: Option<&Extent>) -> Result<()> {
         let name = pack::pack(table);
-        self.on(EXTENTS, |stored| {
+        self.on_table(EXTENTS, |stored| {
             match extent {
                 Some(extent) => stored.insert(&*name, &*pack::pack(extent))?,
                 None => stored.remove(&*name)?,

@@ -1,5 +1,5 @@
-//! The data of the file outside of the tables: the state of the journal and its entries, the counters, and the rest of
-//! the [`State`].
+//! The part of the [`State`] in the file that is not fields of tables: the journal with its entries, the counters, and
+//! single values.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use tower_pulse_model::tier::Revision;
 const STATE: Definition = TableDefinition::new("state");
 /// The key of the state.
 const CURRENT: &[u8] = b"current";
-/// The entries that are not folded, by the end of their position as eight big-endian bytes.
+/// The entries that are not folded. The key is the offset of an entry, as eight big-endian bytes.
 const ENTRIES: Definition = TableDefinition::new("journal");
 /// The slices of counters, by name and precision.
 const COUNTERS: Definition = TableDefinition::new("counters");
@@ -34,7 +34,7 @@ pub(super) struct Earlier {
     pub(super) writes: Revision,
 }
 
-/// A state, and when it was written in Unix seconds; `None` for a new one.
+/// A state, and when the state was written, in Unix seconds; `None` for a new state.
 pub(super) type Loaded = (State, Option<i64>);
 
 /// Unpacks a stored value.
@@ -46,8 +46,8 @@ fn unreadable() -> redb::Error {
     redb::Error::Corrupted("its state cannot be read".to_owned())
 }
 
-/// Begins a transaction, and loads the state. A file without a state gets a new one of this `generation`, which begins
-/// at `now`.
+/// Begins a transaction, and loads the state. For a file without a state, creates a state of this `generation`, which
+/// begins at `now`.
 pub(super) fn load(
     path: &Arc<Path>,
     database: &Database,
@@ -107,9 +107,9 @@ pub(super) fn commit(state: &mut State, database: &Database, now: i64) -> Result
     transaction.open_table(STATE)?.insert(CURRENT, &*kept)?;
     {
         let mut stored = transaction.open_table(ENTRIES)?;
-        let folded = state.kept.journal.entries.front();
-        let folded = folded.map_or(u64::MAX, |entry| entry.position.offset);
-        remove_range(&mut stored, &[], &folded.to_be_bytes())?;
+        let oldest = state.kept.journal.entries.front();
+        let oldest = oldest.map_or(u64::MAX, |entry| entry.position.offset);
+        remove_range(&mut stored, &[], &oldest.to_be_bytes())?;
         for entry in &state.kept.journal.entries {
             stored.insert(
                 &entry.position.offset.to_be_bytes()[..],

@@ -6,7 +6,7 @@
 //! Disks can be slow, so a separate thread works on the file (`worker`). The thread commits its one open transaction
 //! from time to time, which makes all changes so far durable. After a failure, the file is opened again in the state of
 //! the last commit, and the calls since then are sent again, as after a failover of a server. The thread also checks
-//! whether the file is still at its path (`worker::place`).
+//! whether the file is still at its path (`worker::path`).
 
 // `disk` is the file, `fields` its tables, and `kept` the other data. `trouble` says why a file cannot be used.
 
@@ -51,10 +51,10 @@ struct Thread {
 /// The status of the file, as the thread reports it.
 #[derive(Default)]
 struct Report {
-    /// Why the file cannot be used at present.
+    /// Why the file cannot be written at present.
     trouble: Mutex<Option<String>>,
-    /// Where the store is, if it has moved.
-    place: Mutex<Option<String>>,
+    /// A message about a store that had to move to another file.
+    moved: Mutex<Option<String>>,
     /// Messages for the operator about a file that can be used.
     notes: Mutex<Vec<String>>,
     /// The number of the last durable call of each instance.
@@ -96,7 +96,7 @@ impl Executor for Thread {
         format!("file {}", self.path.display())
     }
 
-    /// Hands work to the thread. Fails if too many calls are waiting, this call included.
+    /// Sends work to the thread. Fails if too many calls wait, including this call.
     fn begin(&self, access: Access, work: Work) -> Result<()> {
         let waiting = self.waiting.clone();
         if Arc::strong_count(&waiting) > 1 + MAX_WAITING {
@@ -119,8 +119,8 @@ impl Executor for Thread {
 
     fn trouble(&self) -> Vec<String> {
         let trouble = lock(&self.report.trouble).clone();
-        let place = lock(&self.report.place).clone();
+        let moved = lock(&self.report.moved).clone();
         let notes = lock(&self.report.notes).clone();
-        trouble.into_iter().chain(place).chain(notes).collect()
+        trouble.into_iter().chain(moved).chain(notes).collect()
     }
 }

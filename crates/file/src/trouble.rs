@@ -1,4 +1,4 @@
-//! Why a file cannot be used, and what its operator can do.
+//! The reasons why a file cannot be used, with advice to the operator.
 
 use std::io;
 use std::path::Path;
@@ -59,7 +59,7 @@ impl Trouble {
         }
     }
 
-    /// A sentence that says what is wrong and what to do.
+    /// A text for the operator: the problem, and what to do.
     pub(super) fn in_words(&self, path: &Path) -> String {
         let file = path.display();
         let cannot = |why: &str| format!("{file} cannot be written: {why}");

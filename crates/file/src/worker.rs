@@ -1,6 +1,6 @@
 //! The thread that works on the file.
 
-mod place;
+mod path;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, absolute};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redb::{Database, StorageBackend, TableDefinition};
 
-use self::place::CHECK_PATH_EVERY;
+use self::path::CHECK_PATH_EVERY;
 use super::Report;
 use super::disk::{Disk, HEADER, table_bytes};
 use super::fields::{Definition, fields_of, take_failure};
@@ -32,8 +32,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// A commit is due this much before `durable_every`, because two flushes may be closer together than their interval.
 const JITTER: Duration = Duration::from_millis(100);
-/// The interval of commits without new entries. Such a commit stores that the process is alive, and the data derived
-/// from earlier entries.
+/// The interval of commits without new entries. Such a commit stores the current time, which shows that the process is
+/// alive, and data derived from earlier entries.
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 /// The shortest time until a file is tried again.
 const SHORTEST_RETRY: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ pub(super) struct Worker {
     path: Arc<Path>,
     /// The file, once it has been opened.
     held: Option<Disk>,
-    /// When the store last checked its file's place, and how long until the next check.
+    /// When the store last checked whether the file is at its path, and the time until the next check.
     path_checked: Tick,
     check_path_after: Duration,
     /// When this process began to record, in Unix seconds.
@@ -73,7 +73,7 @@ pub(super) struct Worker {
     earlier: Earlier,
     /// Why the file cannot be written, and since when.
     trouble: Option<(Trouble, Tick)>,
-    /// When the file was last tried, and how long until the next attempt.
+    /// When the file was last tried, and the time until the next attempt.
     tried: Tick,
     retry: Duration,
     /// How often the file was full.
@@ -93,8 +93,8 @@ struct Open {
     committed: Tick,
     /// The end of the journal at the last commit.
     committed_head: u64,
-    /// When the last commit of entries began; `None` at first. The first entries are committed at once, and the time
-    /// that a commit takes does not count, so that later commits follow soon after flushes.
+    /// When the last commit of entries began; `None` at first, so that the first entries are committed at once. A slow
+    /// commit does not delay the next one, because its end does not count.
     commit_began: Option<Tick>,
 }
 
@@ -122,7 +122,7 @@ impl Worker {
         requests: Receiver<(Access, Work)>,
         report: Arc<Report>,
     ) -> Self {
-        // The path is made absolute, as a service may change its directory.
+        // The path is made absolute, because a service may change its directory.
         options.path = absolute(&options.path).map_or(options.path, Into::into);
         Self {
             path: options.path.clone(),
@@ -166,7 +166,7 @@ impl Worker {
         });
     }
 
-    /// Runs `work`, and goes on if it panics: the database may panic if its pages contradict each other.
+    /// Runs `work`, and continues if it panics: the database may panic if its pages contradict each other.
     fn guarded(&mut self, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             self.fail(Trouble::Panicked);
@@ -198,7 +198,7 @@ impl Worker {
         open.commit_began.map_or(Duration::ZERO, until)
     }
 
-    /// Does the work that is due. `is_idle` says that no request came while the thread waited.
+    /// Does the work that is due. `is_idle` means that no request came while the thread waited.
     fn keep_up(&mut self, is_idle: bool) {
         if self.since(self.path_checked) >= self.check_path_after {
             self.check_path();
@@ -207,7 +207,7 @@ impl Worker {
             Some(open) if open.is_writable => {
                 let is_due = self.until_commit(open).is_zero();
                 let most = self.options.durable_every + LONGEST_WAIT;
-                // The first entries do not wait for the rest of their flush: the file may have opened late.
+                // The first entries do not wait until their flush is complete: the file may have opened late.
                 let has_waited = open.commit_began.is_none_or(|at| self.since(at) >= most);
                 let must_not_wait = is_idle || has_waited;
                 is_due && must_not_wait || open.volatile_bytes() >= MOST_VOLATILE
@@ -231,9 +231,9 @@ impl Worker {
         }
         // A file without a name is deleted when this process ends, so nothing in it is durable until it has a path
         // again.
-        let may_last = access != Access::Durable || self.check_path_after == CHECK_PATH_EVERY;
-        let usable = |open: &&mut Open| may_last && (access == Access::Read || open.is_writable);
-        let Some(open) = self.open.as_mut().filter(usable) else {
+        let has_path = access != Access::Durable || self.check_path_after == CHECK_PATH_EVERY;
+        let is_usable = |open: &&mut Open| has_path && (access == Access::Read || open.is_writable);
+        let Some(open) = self.open.as_mut().filter(is_usable) else {
             work(Err(self.error()));
             return;
         };
@@ -249,8 +249,8 @@ impl Worker {
         match &self.trouble {
             Some((trouble, _)) => trouble.to_error(&self.path),
             None => {
-                let place = lock(&self.report.place).clone();
-                let message = place.unwrap_or_else(|| "the file is not open yet".to_owned());
+                let moved = lock(&self.report.moved).clone();
+                let message = moved.unwrap_or_else(|| "the file is not open yet".to_owned());
                 StoreError::new(StoreErrorKind::Unreachable, message)
             }
         }
@@ -277,7 +277,7 @@ impl Worker {
         self.bound();
     }
 
-    /// Limits the tables to what the file can hold.
+    /// Limits the tables to the bytes that the file can hold.
     fn bound(&mut self) {
         let Some(open) = &mut self.open else { return };
         let len = self.held.as_ref().and_then(|held| held.len().ok());
@@ -286,8 +286,8 @@ impl Worker {
         open.state.tables.bound = Bound::All(bytes);
         if open.state.tables.removed_for_room > 0 {
             self.note(format!(
-                "{} holds as much as `file_bytes` = {} allows: the oldest minutes, then the oldest half hours are removed \
-                 before their time; allow more",
+                "{} is as large as `file_bytes` = {} allows: the oldest minutes, then the oldest half hours are \
+                 removed before their retention ends; raise `file_bytes`",
                 self.path.display(),
                 self.options.file_bytes
             ));
@@ -332,8 +332,8 @@ impl Worker {
         }
         self.close();
         if self.has_name() {
-            // The file's device may have been disconnected, so the file is opened anew. A file without a name cannot be
-            // opened again.
+            // The file's device may have been disconnected, so the file is opened again. A file without a name cannot
+            // be opened again.
             self.held = None;
         }
         self.full += u32::from(matches!(trouble, Trouble::Full));
@@ -391,7 +391,7 @@ impl Worker {
                 let aside = self.free_name(".damaged-");
                 std::fs::rename(&*self.path, &aside)?;
                 self.note(format!(
-                    "{}: it was renamed to {} and a new file was begun",
+                    "{}: it was renamed to {}, and a new file was begun",
                     trouble.in_words(&self.path),
                     aside.display()
                 ));

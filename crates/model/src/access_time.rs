@@ -1,5 +1,5 @@
 //! Access times: count, sum, sum of squares, smallest and largest, and the mean and deviation derived from them. See
-//! the recipes *statistics* and *access times*.
+//! the recipes *statistics* and *access times* of the book *Redis in Action*.
 //!
 //! [`DurationSums`] is the exact form, in integers, that a process collects. [`AccessTimeStats`] is the form in seconds
 //! that stores hold. The first is added to the second once per flush, so that floats are rounded once per flush instead
@@ -157,7 +157,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn of(values: &[u64]) -> DurationSums {
+    fn durations_of(values: &[u64]) -> DurationSums {
         let mut durations = DurationSums::default();
         values.iter().for_each(|v| durations.record(*v));
         durations
@@ -165,7 +165,11 @@ mod tests {
 
     #[test]
     fn the_formulas_of_the_book() {
-        let times = AccessTimeStats::from(&of(&[1_000_000_000, 2_000_000_000, 4_000_000_000]));
+        let times = AccessTimeStats::from(&durations_of(&[
+            1_000_000_000,
+            2_000_000_000,
+            4_000_000_000,
+        ]));
         assert_eq!(times.mean(), Some(7.0 / 3.0));
         let radicand: f64 = (21.0 - 49.0 / 3.0) / 2.0;
         assert!((times.stddev().expect("counted") - radicand.sqrt()).abs() < 1e-12);
@@ -175,8 +179,8 @@ mod tests {
     #[test]
     fn statistics_merge_as_durations_do() {
         let second = 1_000_000_000;
-        let mut all = of(&[second, 4 * second]);
-        let others = of(&[2 * second, 8 * second, 16 * second]);
+        let mut all = durations_of(&[second, 4 * second]);
+        let others = durations_of(&[2 * second, 8 * second, 16 * second]);
         let mut times = AccessTimeStats::from(&all);
         times.merge(&AccessTimeStats::from(&others));
         all.merge(&others);
@@ -195,14 +199,14 @@ mod tests {
     proptest! {
         #[test]
         fn merging_loses_nothing_in_any_order(parts in uniform3(vec(0..4_000_000_000_000u64, 0..40))) {
-            let all = of(&parts.concat());
-            let merged = merged_in_any_order(parts.map(|part| of(&part)), DurationSums::merge);
+            let all = durations_of(&parts.concat());
+            let merged = merged_in_any_order(parts.map(|part| durations_of(&part)), DurationSums::merge);
             prop_assert_eq!(merged, all);
         }
 
         #[test]
         fn deviation_is_never_negative_nor_nan(values in vec(0..4_000_000_000_000u64, 1..60), repeat in 1usize..40) {
-            let times = AccessTimeStats::from(&of(&values.repeat(repeat)));
+            let times = AccessTimeStats::from(&durations_of(&values.repeat(repeat)));
             let stddev = times.stddev().expect("counted");
             prop_assert!(stddev >= 0.0 && stddev.is_finite());
         }

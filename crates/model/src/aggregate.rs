@@ -114,7 +114,7 @@ impl Aggregate {
         }
     }
 
-    /// Counts together what a record does not count separately: all but the largest timers, codes and kinds.
+    /// Keeps the largest timers, codes and kinds, and merges all others into one of each.
     pub fn limit(&mut self) {
         self.timers.limit();
         self.codes.limit(MAX_CODES);
@@ -160,7 +160,8 @@ impl Aggregate {
         (all > 0).then(|| below as f64 / all as f64)
     }
 
-    /// The two numbers that [`share_below`](Self::share_below) divides.
+    /// The two numbers that [`share_below`](Self::share_below) divides: the successes within `seconds`, and all
+    /// successes and errors.
     pub fn counts_below(&self, seconds: f64) -> (u64, u64) {
         let successes = self.successes();
         let all = successes.count().saturating_add(self.outcomes.errors);
@@ -197,7 +198,7 @@ mod tests {
     /// A sample: its duration, and whether it is a success, a failure or censored.
     type Sample = (u64, usize);
 
-    fn of(samples: &[Sample]) -> Aggregate {
+    fn aggregate_of(samples: &[Sample]) -> Aggregate {
         let mut aggregate = Aggregate::default();
         for (nanos, part) in samples {
             let one = Histogram::new(SCALE, [(bucket_of(*nanos) as u16, 1)]);
@@ -233,20 +234,20 @@ mod tests {
 
     #[test]
     fn a_part_with_many_buckets_is_coarse() {
-        let scale = |buckets| of(&spread(buckets, 1)).failures.scale();
+        let scale = |buckets| aggregate_of(&spread(buckets, 1)).failures.scale();
         assert_eq!(scale(MAX_PART_BUCKETS), SCALE);
         assert_eq!(scale(MAX_PART_BUCKETS + 1), COARSE_SCALE);
         let both = [spread(9, 0), spread(200, 2)].concat();
-        let successes = of(&both).successes();
+        let successes = aggregate_of(&both).successes();
         assert_eq!((successes.scale(), successes.count()), (COARSE_SCALE, 9));
-        assert_eq!(of(&spread(9, 0)).successes().scale(), SCALE);
+        assert_eq!(aggregate_of(&spread(9, 0)).successes().scale(), SCALE);
     }
 
     #[test]
-    fn a_part_that_is_taken_out_leaves_nothing() {
-        let mut all = of(&[spread(20, 0), spread(200, 1)].concat());
+    fn a_subtracted_part_leaves_nothing() {
+        let mut all = aggregate_of(&[spread(20, 0), spread(200, 1)].concat());
         all.coarsen(0);
-        all.subtract(&of(&spread(200, 1)));
+        all.subtract(&aggregate_of(&spread(200, 1)));
         assert_eq!(all.failures, Histogram::default());
         assert_eq!(all.successes().count(), 20);
     }
@@ -255,7 +256,7 @@ mod tests {
     fn only_successes_are_below_a_target() {
         const MILLI: u64 = 1_000_000;
         let share = |samples: &[Sample], errors| {
-            let mut aggregate = of(samples);
+            let mut aggregate = aggregate_of(samples);
             aggregate.outcomes.errors = errors;
             aggregate.share_below(0.1)
         };
@@ -273,13 +274,13 @@ mod tests {
     proptest! {
         #[test]
         fn successes_and_parts_add_up_to_the_histogram(samples in samples(600), coarse in any::<bool>()) {
-            let mut aggregate = of(&samples);
+            let mut aggregate = aggregate_of(&samples);
             if coarse {
                 aggregate.coarsen(COARSE_SCALE);
             }
             let mut sum = Histogram::default();
             for (number, part) in parts(&aggregate).iter().enumerate() {
-                let samples = samples.iter().filter(|(_, of)| *of == number);
+                let samples = samples.iter().filter(|(_, part)| *part == number);
                 prop_assert_eq!(part.count(), samples.count() as u64);
                 sum.merge(part);
             }
@@ -290,14 +291,14 @@ mod tests {
 
         #[test]
         fn merging_is_associative_and_commutative(parts in uniform3(samples(300))) {
-            let all = of(&parts.concat());
-            let merged = merged_in_any_order(parts.map(|part| of(&part)), Merge::merge);
+            let all = aggregate_of(&parts.concat());
+            let merged = merged_in_any_order(parts.map(|part| aggregate_of(&part)), Merge::merge);
             prop_assert_eq!(merged, all);
         }
 
         #[test]
-        fn what_was_merged_can_be_taken_out(a in samples(300), b in samples(300)) {
-            let (a, b) = (of(&a), of(&b));
+        fn merged_sums_can_be_subtracted(a in samples(300), b in samples(300)) {
+            let (a, b) = (aggregate_of(&a), aggregate_of(&b));
             let mut left = a.clone();
             left.merge(&b);
             left.subtract(&b);

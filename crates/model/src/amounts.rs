@@ -85,19 +85,19 @@ impl fmt::Display for Amounts {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::amounts as of;
+    use crate::tests::amounts;
 
     #[test]
     fn each_kind_is_named_if_there_is_some() {
         let details = "3 details (marks, listed slow and failed requests, an instance's figures for a minute)";
         let additions = "additions of 7 to counters and rankings";
         for (amounts, text) in [
-            (of(0, 0, 0), "nothing"),
-            (of(48, 0, 0), "48 requests"),
-            (of(0, 0, 3), details),
-            (of(48, 7, 0), &format!("48 requests, and {additions}")),
+            (amounts(0, 0, 0), "nothing"),
+            (amounts(48, 0, 0), "48 requests"),
+            (amounts(0, 0, 3), details),
+            (amounts(48, 7, 0), &format!("48 requests, and {additions}")),
             (
-                of(48, 7, 3),
+                amounts(48, 7, 3),
                 &format!("48 requests, {additions}, and {details}"),
             ),
         ] {
@@ -107,9 +107,12 @@ mod tests {
 
     #[test]
     fn sums_stop_at_the_largest_number() {
-        let most = of(u64::MAX, u64::MAX, u64::MAX);
-        assert_eq!(most + of(1, 1, 1), most);
-        assert_eq!(of(1, 5, 0).saturating_sub(of(2, 3, 4)), of(0, 2, 0));
-        assert!(of(1, 5, 0).saturating_sub(most).is_zero());
+        let most = amounts(u64::MAX, u64::MAX, u64::MAX);
+        assert_eq!(most + amounts(1, 1, 1), most);
+        assert_eq!(
+            amounts(1, 5, 0).saturating_sub(amounts(2, 3, 4)),
+            amounts(0, 2, 0)
+        );
+        assert!(amounts(1, 5, 0).saturating_sub(most).is_zero());
     }
 }

@@ -1,7 +1,7 @@
-//! A batch: all additions since the last flush, by name. A flush sends it to the store.
+//! A batch: all additions since the last flush, by name. A flush sends the batch to the store.
 //!
-//! The size of a batch is bounded by the number of names and by the retention, however long it collects: slices that no
-//! reader could see are dropped ([`Slices`]).
+//! The size of a batch is bounded by the number of names and by the retention, however long the batch collects
+//! additions: slices that no reader could see are dropped ([`Slices`]).
 
 mod memory;
 mod split;
@@ -29,7 +29,7 @@ use super::sorted::Map;
 /// Additions by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// The precisions of its counters. A store refuses a batch whose precisions differ from its own.
+    /// The precisions of the counters. A store refuses a batch whose precisions differ from the store's.
     precisions: Precisions,
     /// The contexts, `<all>` included.
     pub contexts: Map<ContextId, ContextDelta>,
@@ -43,7 +43,7 @@ pub struct Batch {
     pub marks: Map<Arc<str>, Mark>,
     /// The number of samples whose hour was dropped from the statistics. The counters still have these samples.
     pub late: u64,
-    /// The second of the oldest sample, in Unix seconds. The journal's entry does not include it.
+    /// The second of the oldest sample, in Unix seconds. An entry of the journal does not include this second.
     pub since: Option<i64>,
 }
 
@@ -78,13 +78,13 @@ impl Batch {
         }
     }
 
-    /// The requests in the records of `<all>`, missing ones included, and the second of the newest.
+    /// The second of the newest request in the records of `<all>`, and the number of requests, missing ones included.
     pub fn served(&self) -> (i64, u64) {
         let all = self.contexts.get(&ContextId::all());
         all.map_or((0, 0), |all| (all.last_seen, all.served()))
     }
 
-    /// Adds requests that ended within a second to the slowest and the failed ones of a context.
+    /// Adds requests that ended within a second to the slowest and the failed requests of a context.
     pub fn add_slowest(&mut self, context: ContextId, second: i64, slowest: SlowRequests) {
         let delta = self.seen(&context, second);
         delta.slowest.add(hour_of(second), slowest, MAX_HOURS);
@@ -158,7 +158,7 @@ impl Batch {
     /// Adds a minute report. If there are too many, the oldest are dropped.
     pub fn add_report(&mut self, report: MinuteReport) {
         let reports = &mut self.reports;
-        if let Some(mine) = reports.iter_mut().find(|mine| mine.is_of_same(&report)) {
+        if let Some(mine) = reports.iter_mut().find(|mine| mine.is_same_report(&report)) {
             return mine.merge(report);
         }
         let at = reports.partition_point(|mine| mine.minute <= report.minute);
@@ -219,7 +219,7 @@ impl Batch {
 
     /// The number of samples, including those whose hour was dropped. The counters still have these samples, unless the
     /// outage was long and only fine precisions are configured. If a split has already moved out `<all>` or the other
-    /// contexts, the number comes from those that are left.
+    /// contexts, the number comes from the contexts that are left.
     pub fn requests_and_late(&self) -> u64 {
         let counted = |all: bool| -> u64 {
             let contexts = self.contexts.iter();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::pack::{is_name, named, packed};
 use super::timer_sums::QUEUE;
 
-/// The name under which the timer [`QUEUE`] is judged. No page has this name by chance.
+/// The name under which changes show the timer [`QUEUE`]. No route template gives a page this name.
 pub const QUEUED: &str = "<queue>";
 
 /// The context of requests that match no route.
@@ -133,7 +133,7 @@ impl Metric {
 /// Whether the crate uses this name. The user's counters must not have it.
 pub fn is_reserved(counter: &str) -> bool {
     let name = counter.split(':').next();
-    Metric::ALL.iter().any(|of| Some(of.as_str()) == name)
+    Metric::ALL.iter().any(|m| Some(m.as_str()) == name)
 }
 
 /// The method in the name of a context: one of HTTP's nine, or [`OTHER_METHOD`].

@@ -12,7 +12,7 @@ use super::slices::{Slices, merge_all};
 use super::slow_request::SlowRequests;
 use super::tier::TIERS;
 
-/// The hours of statistics that are retained while a store is away. Readers only show the current hour and the one
+/// The hours of statistics that are retained while a store is away. Readers only show the current hour and the hour
 /// before.
 pub const MAX_HOURS: usize = 2;
 
@@ -87,7 +87,7 @@ impl ContextDelta {
         self.last_seen = self.last_seen.max(second);
         add_record(&mut self.records, 0, second, aggregate.clone());
         if aggregate.times.count == 0 {
-            // Only timers that ended after their requests, and kinds that were counted after them: they have neither
+            // The aggregate has only timers and kinds that were counted after their requests, and these have neither
             // counters nor statistics.
             return 0;
         }

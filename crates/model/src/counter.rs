@@ -22,8 +22,8 @@ pub(super) fn sum_without_signs(slices: &Slices<i64>) -> u64 {
 
 /// The sum of the additions to counters, without their signs.
 pub(super) fn additions(counters: &CounterDeltas) -> u64 {
-    // In a coarse slice, +1 and -1 may cancel out; in finer slices they may be in different slices. But the finest
-    // series may lack old slices. So the series with the largest sum is used.
+    // The series with the largest sum is used: in coarse slices, +1 and -1 may cancel out, and the finest series may
+    // lack old slices.
     let sums = counters.values();
     let sums = sums.map(|series| series.iter().map(sum_without_signs).max().unwrap_or(0));
     sums.fold(0, u64::saturating_add)

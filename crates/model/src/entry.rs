@@ -1,7 +1,7 @@
 //! An entry of the journal: a packed batch, which is read name by name.
 //!
-//! A folder must be able to read all of an entry. The first byte is its version, [`ENTRY_VERSION`], and the field
-//! `need` of the state in Redis makes folders of older versions wait.
+//! A folder must be able to read all of an entry. The first byte of an entry is the version, [`ENTRY_VERSION`]. The
+//! field `need` of the state in Redis makes folders of older versions wait.
 //!
 //! An entry omits a coarser precision if the reader can derive it by adding up the finest one. If all samples of a
 //! batch are of the same second, this holds for all coarser precisions.
@@ -61,7 +61,7 @@ pub struct EntryReader<'a> {
     head: EntryHead,
     /// The samples that were late when they were flushed.
     pub late: u64,
-    /// The list that is read, and the number of its names that are left, once known.
+    /// The index of the list that is read, and how many of its names are unread, once known.
     list: usize,
     names: Option<u64>,
 }

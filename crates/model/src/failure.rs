@@ -7,17 +7,17 @@ use std::sync::Arc;
 use super::context::{escape_hidden, push_escaped};
 use super::pack::{Packed, Reader, Writer};
 
-/// The longest kind, in bytes. Longer ones are cut.
+/// The longest kind, in bytes. A longer kind is cut.
 pub const MAX_KIND: usize = 64;
 
-/// The longest message, in bytes. Longer ones are cut.
+/// The longest message, in bytes. A longer message is cut.
 pub const MAX_MESSAGE: usize = 200;
 
 /// The kind of a failure whose kind is empty.
 const UNKNOWN: &str = "unknown";
 
-/// The kind of an error, and a message about one occurrence. As an extension of a response, it says how the request
-/// failed:
+/// The kind of an error, and a message about one occurrence. As an extension of a response, a `Failure` says how the
+/// request failed:
 ///
 /// ```
 /// # use tower_pulse_model::failure as tower_pulse;
@@ -54,9 +54,10 @@ const UNKNOWN: &str = "unknown";
 /// # assert_eq!((failure.kind(), failure.message()), ("db_timeout", Some("no answer within 2 s")));
 /// ```
 ///
-/// The layer counts the kind on the path of the request, whatever the status: a `Failure` makes no request an error. A
-/// request that is an error is [listed](https://docs.rs/tower-pulse/latest/tower_pulse/guide/slow_requests/index.html)
-/// with kind and message. `Pulse::try_time_as` and `Builder::record_panics` make failures too.
+/// The layer counts the kind on the path of the request, whatever the status. A `Failure` alone does not make a request
+/// an error. A request that is an error is
+/// [listed](https://docs.rs/tower-pulse/latest/tower_pulse/guide/slow_requests/index.html) with kind and message.
+/// `Pulse::try_time_as` and `Builder::record_panics` make failures too.
 ///
 /// Kinds are few, and chosen in code: never an id, or a text from outside. A process has at most 256 kinds, and a path
 /// 8 in a slice; further ones count together as `<other>`.
@@ -140,7 +141,7 @@ impl Write for CutText {
         if push_escaped(&mut self.text, text, self.most) {
             return Ok(());
         }
-        // A later, shorter piece must not follow the gap.
+        // A later piece, which may be shorter, must not follow the gap.
         self.most = self.text.len();
         Err(fmt::Error)
     }
@@ -184,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Writes on after the writer was full.
+    /// Continues to write after the writer is full.
     struct Stubborn;
 
     impl Display for Stubborn {

@@ -127,7 +127,7 @@ impl Histogram {
             same
         });
         let mut histogram = Self { scale, buckets };
-        histogram.give_room_back();
+        histogram.shrink();
         histogram
     }
 
@@ -138,7 +138,7 @@ impl Histogram {
     }
 
     /// Shrinks the capacity, which a merge or a reduction leaves too large.
-    fn give_room_back(&mut self) {
+    fn shrink(&mut self) {
         if self.buckets.capacity() > SLACK + self.buckets.len() {
             self.buckets.shrink_to_fit();
         }
@@ -200,7 +200,7 @@ impl Histogram {
         }
         merged.extend(mine);
         self.buckets = merged;
-        self.give_room_back();
+        self.shrink();
     }
 
     /// Merges several histograms, as [`merge`](Self::merge) does one after the other. The sums are collected in an
@@ -227,7 +227,7 @@ impl Histogram {
         let counts = (0..).zip(counts).filter(|(_, n)| *n > 0);
         self.buckets.clear();
         self.buckets.extend(counts);
-        self.give_room_back();
+        self.shrink();
     }
 
     /// Whether this histogram has every bucket of another one of the same scale.
@@ -262,7 +262,7 @@ impl Histogram {
             }
             *n > 0
         });
-        self.give_room_back();
+        self.shrink();
     }
 
     /// The largest relative error of a quantile, for durations from 1 µs to 1 h.

@@ -2,8 +2,9 @@
 
 use super::pack::packed;
 
-/// The lowest median scheduling delay of a starved runtime: tasks that are ready wait for a worker, or the worker for a
-/// CPU. Without load, a runtime is late by about a millisecond, because its timers are rounded up to milliseconds.
+/// From this median scheduling delay on, a runtime is starved: tasks that are ready wait for a worker, or the worker
+/// waits for a CPU. Without load, a runtime is late by about a millisecond, because its timers are rounded up to
+/// milliseconds.
 pub const HIGH_DELAY_MICROS: u64 = 10_000;
 
 packed! {

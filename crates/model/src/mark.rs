@@ -111,7 +111,7 @@ impl Mark {
         (self.at, &self.id)
     }
 
-    fn is_as(&self, other: &Self) -> bool {
+    fn is_same_kind(&self, other: &Self) -> bool {
         self.version.is_some() == other.version.is_some()
     }
 }
@@ -164,8 +164,8 @@ impl Section for PendingMarks {
     }
 }
 
-/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and as many without one. Removed marks make
-/// room first.
+/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and as many without one. Removed marks are
+/// dropped first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks(Vec<StoredMark>);
 
@@ -206,11 +206,11 @@ impl Marks {
         if self.settles(&mark) {
             return;
         }
-        let is_as = |stored: &&StoredMark| stored.mark.is_as(&mark);
-        if self.0.iter().filter(is_as).count() >= MAX_MARKS {
-            let removed = |stored: &StoredMark| is_as(&stored) && stored.is_removed;
+        let is_same_kind = |stored: &&StoredMark| stored.mark.is_same_kind(&mark);
+        if self.0.iter().filter(is_same_kind).count() >= MAX_MARKS {
+            let removed = |stored: &StoredMark| is_same_kind(&stored) && stored.is_removed;
             let place = self.0.iter().position(removed);
-            let place = place.or_else(|| self.0.iter().position(|stored| is_as(&stored)));
+            let place = place.or_else(|| self.0.iter().position(|stored| is_same_kind(&stored)));
             place.map(|place| self.0.remove(place));
         }
         let at = self.place_of(&mark);
@@ -230,7 +230,7 @@ impl Marks {
         ];
         let is_repeated = mark.version.is_some() && versions.contains(&mark.version);
         let shown = after.iter().filter(|stored| !stored.is_removed);
-        let newer = shown.filter(|stored| stored.mark.is_as(mark));
+        let newer = shown.filter(|stored| stored.mark.is_same_kind(mark));
         is_repeated
             || newer.count() >= MAX_MARKS
             || self.0.iter().any(|stored| stored.mark.id == mark.id)
@@ -249,13 +249,13 @@ mod tests {
 
     #[test]
     fn a_text_is_trimmed_and_bounded() {
-        let of = |text: &str| Mark::of_text("1".to_owned(), 7, text).map(|mark| mark.text);
-        assert_eq!(of(" new cache "), Ok("new cache".into()));
+        let text_of = |text: &str| Mark::of_text("1".to_owned(), 7, text).map(|mark| mark.text);
+        assert_eq!(text_of(" new cache "), Ok("new cache".into()));
         let longest = "x".repeat(MAX_MARK_BYTES);
-        assert_eq!(of(&longest), Ok(longest.as_str().into()));
-        assert_eq!(of("a\u{202e}b"), Ok("a\\u{202e}b".into()));
+        assert_eq!(text_of(&longest), Ok(longest.as_str().into()));
+        assert_eq!(text_of("a\u{202e}b"), Ok("a\\u{202e}b".into()));
         for bad in ["", "  ", "a\nb", &format!("{longest}x")] {
-            assert_eq!(of(bad), Err(BadText), "{bad:?}");
+            assert_eq!(text_of(bad), Err(BadText), "{bad:?}");
         }
     }
 
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_whose_mark_was_removed_is_not_marked_again_until_another_one_was() {
+    fn a_version_whose_mark_was_removed_is_marked_again_only_after_another_version() {
         let mut marks = Marks::default();
         marks.add(of_version(10, "1"));
         marks.add(of_version(20, "2"));

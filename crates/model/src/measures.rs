@@ -13,7 +13,7 @@ pub enum Merging {
 }
 
 /// Declares the measures: their names, and how they merge. The place in the list is a measure's number in a record, so
-/// a new measure comes last, and none is ever removed.
+/// a new measure comes last, and no measure is ever removed.
 macro_rules! measures {
     ($($(#[$doc:meta])* $name:ident: $merging:ident;)*) => {
         /// A number that is recorded about a context.
@@ -115,7 +115,7 @@ mod tests {
     use crate::tests::merged_in_any_order;
     use proptest::prelude::*;
 
-    fn some() -> impl Strategy<Value = Measures> {
+    fn any_measures() -> impl Strategy<Value = Measures> {
         let numbers = prop_oneof![Just(0), 0..1_000_000u64, 0..u64::MAX / 4];
         proptest::collection::vec(numbers, MEASURES).prop_map(|numbers| {
             let mut measures = Measures::default();
@@ -129,16 +129,16 @@ mod tests {
     #[test]
     fn sums_are_added_and_the_largest_stays() {
         const BOTH: [Measure; 2] = [Measure::PollTime, Measure::LongestPoll];
-        let of = |numbers: &[u64]| {
+        let measures_of = |numbers: &[u64]| {
             let mut measures = Measures::default();
             for number in numbers {
                 (BOTH.iter()).for_each(|measure| measures.add(*measure, *number));
             }
             measures
         };
-        let mut measures = of(&[3, 9, 4]);
+        let mut measures = measures_of(&[3, 9, 4]);
         assert_eq!(BOTH.map(|measure| measures.get(measure)), [16, 9]);
-        measures.subtract(&of(&[9]));
+        measures.subtract(&measures_of(&[9]));
         assert_eq!(BOTH.map(|measure| measures.get(measure)), [7, 9]);
     }
 
@@ -161,12 +161,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_is_associative_and_commutative(parts in proptest::array::uniform3(some())) {
+        fn merging_is_associative_and_commutative(parts in proptest::array::uniform3(any_measures())) {
             merged_in_any_order(parts, Merge::merge);
         }
 
         #[test]
-        fn what_was_merged_can_be_taken_out(a in some(), b in some()) {
+        fn merged_measures_can_be_subtracted(a in any_measures(), b in any_measures()) {
             let mut left = a;
             left.merge(&b);
             left.subtract(&b);

@@ -1,5 +1,5 @@
-//! Minute reports: the sums of each instance in one minute. They are used to compare instances with each other, and old
-//! versions of the application with new ones.
+//! Minute reports: the sums of each instance in one minute. With the reports, instances are compared with each other,
+//! and old versions of the application with new versions.
 //!
 //! An instance reports its busiest contexts. While several versions of the application run side by side, an instance
 //! reports all of its contexts, and the reports of the instances of a version are added up.
@@ -70,8 +70,8 @@ impl MinuteReport {
         self.minute > REPORTED_MINUTES.cutoff(now) && self.minute <= latest
     }
 
-    /// Whether both are parts of one report.
-    pub(super) fn is_of_same(&self, other: &Self) -> bool {
+    /// Whether `other` is a part of the same report.
+    pub(super) fn is_same_report(&self, other: &Self) -> bool {
         (self.minute, &self.instance) == (other.minute, &other.instance)
     }
 
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_report_add_up_to_it() {
+    fn the_parts_of_a_report_add_up_to_the_report() {
         let counts = &[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)];
         let of_version: HashMap<_, _> = contexts(counts).into_iter().collect();
         let mut whole = MinuteSums::default();
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_contexts_are_stored_than_the_most() {
+    fn at_most_max_reported_contexts_are_stored() {
         let counts: Vec<_> = (0..50).map(|name| (name, 100 - name)).collect();
         let mut sums = MinuteSums::default();
         sums.add(report(&counts, usize::MAX));

@@ -139,7 +139,7 @@ impl RankingDelta {
             .add(precision.slice(second), n, precision.retained as usize);
     }
 
-    /// Removes an id. Later additions to it count.
+    /// Removes an id. Later additions to the id count.
     pub fn remove(&mut self, id: &Arc<str>) {
         let removed = IdDelta {
             is_removed: true,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_of_the_oldest_slice_go() {
+    fn the_smallest_ids_of_the_oldest_slice_are_dropped() {
         let mut delta = RankingDelta::new(SPEC);
         for (id, second, n) in [
             ("a", 60, 9),

@@ -1,4 +1,4 @@
-//! The time that a store has recorded. Outside of it, there may have been requests that were not recorded.
+//! The time that a store has recorded. Outside of this time, there may have been requests that were not recorded.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_recorded_begins_and_has_gaps() {
+    fn recorded_time_has_a_beginning_and_gaps() {
         let recorded = RecordedTime::new(100, [(300, 360), (200, 220)]);
         assert!(!recorded.has_any(200, 220) && recorded.has_any(199, 220));
         let gaps: Vec<_> = recorded.gaps(90, 310).collect();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_counting_second_by_second() {
+    fn recorded_seconds_equal_a_count_second_by_second() {
         let seed = fastrand::u64(..);
         let mut random = fastrand::Rng::with_seed(seed);
         for _ in 0..300 {

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_hours_are_known() {
+    fn the_number_of_known_hours_is_bounded() {
         let mut hours = RecordedHours::beginning_at(START);
         for at in 0..2_000 {
             hours.push(START + at * HOUR, 60);

@@ -22,8 +22,8 @@ pub type RecordKey = (TierSlice, RecordId);
 pub struct Record {
     /// The samples.
     pub sums: Aggregate,
-    /// In the coarser tiers, the end of the slices of the finest tier that are part of the sums, in Unix seconds. With
-    /// it, rolling a slice up twice changes nothing, and readers know which slices to add.
+    /// In the coarser tiers, the end of the slices of the finest tier that are part of the sums, in Unix seconds.
+    /// Because of this time, rolling a slice up twice changes nothing, and readers know which slices to add.
     pub rolled_until: i64,
 }
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     /// The records of a context in some slices of a tier, oldest first.
-    fn of(
+    fn records_in(
         records: &Records,
         seconds: u32,
         starts: std::ops::Range<i64>,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_tells_a_limited_number_of_timers_apart() {
+    fn a_record_has_a_limited_number_of_separate_timers() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
         let key = ((60, 60), http("GET /"));
         for number in 0..40 {
@@ -274,8 +274,8 @@ mod tests {
         ] {
             records.add((slice, id), &one(), &rolled);
         }
-        let half_hours = || of(&records, HALF_HOUR, 0..10_000, id);
-        let minutes = || of(&records, 60, 0..10_000, id);
+        let half_hours = || records_in(&records, HALF_HOUR, 0..10_000, id);
+        let minutes = || records_in(&records, 60, 0..10_000, id);
         let combined = |width| {
             let tier = crate::tier::tier_for(width).expect("there is one");
             let slices = match tier == FINEST {
@@ -294,7 +294,8 @@ mod tests {
         assert_eq!(combined(60), minutes);
         rolled.advance(3_700);
         records.add(((HALF_HOUR, 3_600), id), &one(), &rolled);
-        let [wide, fine] = [HALF_HOUR, 60].map(|width| of(&records, width, 3_600..7_200, id));
+        let [wide, fine] =
+            [HALF_HOUR, 60].map(|width| records_in(&records, width, 3_600..7_200, id));
         let part = combine(3_600, TIERS[1], wide, fine);
         let counts: Vec<_> = part.iter().map(|part| part.sums.times.count).collect();
         // The record at 3,600 has two samples, and counts as including the slice at 3,600. The slices at 3,660 and

@@ -58,7 +58,7 @@ impl RunningSums {
         if let Some(sums) = &mut sums {
             removed.for_each(|record| sums.subtract(&record.sums));
         }
-        // If no request is left, the rest can only be late timers and kinds, or measures of missing requests.
+        // If no request is left, the sums can only have late timers and kinds, or measures of missing requests.
         let is_empty = |sums: &Aggregate| {
             sums.timers.is_empty() && sums.kinds.is_empty() && sums.measures.is_empty()
         };
@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_that_moved_on_are_those_of_the_slices_in_them(slices in vec(vec((0..3u8, vec(1_000..9_000_000_000u64, 1..9)), 0..4), 1..20), width in 1..8usize) {
+        fn the_sums_of_a_moved_window_equal_the_sums_of_its_slices(slices in vec(vec((0..3u8, vec(1_000..9_000_000_000u64, 1..9)), 0..4), 1..20), width in 1..8usize) {
             let slices: Vec<Vec<_>> = slices.into_iter().map(|slice| {
                 let mut of: BTreeMap<u8, Vec<u64>> = BTreeMap::new();
                 for (name, nanos) in slice {

@@ -23,7 +23,7 @@ pub(crate) trait Section {
 
 /// The head of an entry, which is read first.
 pub struct EntryHead {
-    /// The precisions of its counters.
+    /// The precisions of the entry's counters.
     pub precisions: Precisions,
     /// The second to which the starts of slices are relative.
     pub base: i64,

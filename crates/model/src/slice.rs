@@ -6,11 +6,11 @@ use crate::order::InOrder;
 /// The seconds of an hour, the period of the statistics.
 pub const HOUR: i64 = 3_600;
 
-/// The longest time that an appended hour may start after its append, in seconds.
+/// The most seconds by which the hour of a sample may start after the time at which the sample is appended.
 pub const SKEW_ALLOWED: i64 = 3_600;
 
-/// The last second of the samples that are accepted at `now`, in Unix seconds. Samples are judged by their hours, so that
-/// the records, the counters and the statistics of an hour accept the same samples.
+/// The last second of the samples that are accepted at `now`, in Unix seconds. Whole hours are accepted, so that the
+/// records, the counters and the statistics of an hour have the same samples.
 pub fn latest_accepted(now: i64) -> i64 {
     hour_of(now.saturating_add(SKEW_ALLOWED)).saturating_add(HOUR - 1)
 }
@@ -107,7 +107,7 @@ impl Precisions {
 
 impl std::fmt::Display for Precisions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = |of: &Precision| format!("{} s x {}", of.seconds, of.retained);
+        let text = |p: &Precision| format!("{} s x {}", p.seconds, p.retained);
         let all: Vec<_> = self.counters.iter().map(text).collect();
         f.write_str(&all.join(", "))
     }

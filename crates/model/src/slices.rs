@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_slice_goes_for_a_newer_one() {
+    fn the_oldest_slice_is_dropped_for_a_newer_one() {
         let mut slices = slices(&[20, 10, 30]);
         assert_eq!(starts(&slices), [10, 20, 30]);
         assert_eq!(slices.add(40, 1, 4), None);
         assert_eq!(slices.add(50, 1, 4), Some((10, 10)));
-        assert_eq!(slices.add(10, 7, 4), Some((10, 7)), "it is older than all");
-        assert_eq!(slices.add(20, 7, 4), None, "it is there");
+        assert_eq!(slices.add(10, 7, 4), Some((10, 7)), "older than all");
+        assert_eq!(slices.add(20, 7, 4), None, "the slice exists");
         assert_eq!(slices.get(20), Some(&27));
         assert_eq!(slices.get(10), None);
         assert_eq!(slices.get_mut(60), None);

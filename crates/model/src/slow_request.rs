@@ -34,10 +34,10 @@ pub const EXEMPLARS: usize = 19;
 /// The timers that are retained of a listed request: those that cover the most time.
 pub const LISTED_TIMERS: usize = 8;
 
-/// The longest trace id, in bytes. Longer ones are cut.
+/// The longest trace id, in bytes. A longer id is cut.
 pub const MAX_TRACE_ID: usize = 64;
 
-/// The longest path of a request, in bytes. Longer ones are cut.
+/// The longest path of a request, in bytes. A longer path is cut.
 pub const MAX_PATH: usize = 256;
 
 packed! {
@@ -97,7 +97,7 @@ packed! {
 
 impl SlowRequest {
     /// Orders requests by duration, slowest first. Equally slow requests are ordered by all of their other properties,
-    /// so that every instance retains the same ones.
+    /// so that every instance retains the same requests.
     pub fn order(&self, other: &Self) -> Ordering {
         fn key(r: &SlowRequest) -> impl Ord + '_ {
             let ending = (r.is_error, r.status, r.outcome as u8);

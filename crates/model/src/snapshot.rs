@@ -109,9 +109,9 @@ packed! {
         pub path: RecordId,
         /// The number of requests.
         pub in_flight: u64,
-        /// Seconds during which some were in flight and none ended.
+        /// Seconds during which requests of the path were in flight and none ended.
         pub seconds: u64,
-        /// Whether this is a minute or more, and more than twice the longest request of the path in the process.
+        /// Whether `seconds` is 60 or more, and more than twice the longest request of the path in the process.
         pub hangs: bool,
     }
 }
@@ -120,7 +120,7 @@ impl AliveInstance {
     /// Merges instances of the same name, and sorts them. The result has the data of the last heartbeat, and the sum of
     /// the requests in flight.
     pub fn by_name(mut instances: Vec<Self>) -> Vec<Self> {
-        instances.order_by_key(|of| (of.instance.clone(), Reverse(of.last_seen)));
+        instances.order_by_key(|alive| (alive.instance.clone(), Reverse(alive.last_seen)));
         // The removed instance has the earlier heartbeat.
         instances.dedup_by(|earlier, last| {
             let is_same = earlier.instance == last.instance;

@@ -340,7 +340,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_map_is_as_one_of_the_standard_library(operations in proptest::collection::vec((0..9u8, 0..900u16), 0..2_000), ascending in any::<bool>()) {
+        fn a_map_behaves_like_a_btree_map(operations in proptest::collection::vec((0..9u8, 0..900u16), 0..2_000), ascending in any::<bool>()) {
             let (mut map, mut expected) = (Map::default(), BTreeMap::new());
             for (number, (operation, key)) in operations.into_iter().enumerate() {
                 let key = if ascending && operation < 6 { number as u16 } else { key };

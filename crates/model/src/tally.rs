@@ -110,8 +110,8 @@ impl<K: Ord + Clone> Tally<K> {
         largest
     }
 
-    /// Keeps the `most` keys with the largest counts, of equal ones the smaller keys. The counts of all others are
-    /// added to [`other`](Self::other).
+    /// Keeps the `most` keys with the largest counts. Of keys with equal counts, keeps the smaller ones. The counts of
+    /// all other keys are added to [`other`](Self::other).
     pub fn limit(&mut self, most: usize) {
         if self.counts.len() > most {
             self.counts.order_by_key(|(_, n)| Reverse(*n));
@@ -137,7 +137,7 @@ impl<K: Ord + Clone> Tally<K> {
         self.counts.retain(|(_, n)| *n > 0);
     }
 
-    /// The approximate number of bytes on the heap, without the keys' own.
+    /// The approximate number of bytes on the heap, without the bytes of the keys themselves.
     pub fn bytes(&self) -> usize {
         self.counts.capacity() * size_of::<(K, u64)>()
     }
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::tests::merged_in_any_order;
 
-    fn of(counts: &[(u16, u64)], other: u64) -> Codes {
+    fn codes_of(counts: &[(u16, u64)], other: u64) -> Codes {
         let mut codes = Codes::default();
         counts.iter().for_each(|(code, n)| codes.add(*code, *n));
         codes.add_other(other);
@@ -204,29 +204,29 @@ mod tests {
 
     fn tallies() -> impl Strategy<Value = Codes> {
         let counts = vec((0..12u16, 0..100u64), 0..20);
-        (counts, 0..9u64).prop_map(|(counts, other)| of(&counts, other))
+        (counts, 0..9u64).prop_map(|(counts, other)| codes_of(&counts, other))
     }
 
     #[test]
     fn the_largest_counts_keep_their_keys() {
-        let mut codes = of(&[(500, 3), (404, 7), (200, 90), (429, 7), (201, 0)], 1);
+        let mut codes = codes_of(&[(500, 3), (404, 7), (200, 90), (429, 7), (201, 0)], 1);
         let largest = [(&200, 90), (&404, 7), (&429, 7), (&500, 3)];
         assert_eq!(codes.largest(), largest);
         codes.limit(4);
         assert_eq!((codes.iter().len(), codes.other()), (4, 1));
         codes.limit(2);
-        assert_eq!(codes, of(&[(200, 90), (404, 7)], 11));
+        assert_eq!(codes, codes_of(&[(200, 90), (404, 7)], 11));
         codes.limit(0);
-        assert_eq!(codes, of(&[], 108));
+        assert_eq!(codes, codes_of(&[], 108));
         assert_eq!((codes.bytes(), codes.get(&200)), (0, 0));
     }
 
     #[test]
-    fn a_dropped_key_is_taken_out_of_the_others() {
-        let mut codes = of(&[(404, 2), (503, 4)], 9);
-        codes.subtract(&of(&[(404, 5), (500, 1), (503, 4)], 2));
-        assert_eq!(codes, of(&[], 3));
-        codes.subtract(&of(&[(200, 1)], 2));
+    fn the_count_of_a_dropped_key_is_subtracted_from_the_other_keys() {
+        let mut codes = codes_of(&[(404, 2), (503, 4)], 9);
+        codes.subtract(&codes_of(&[(404, 5), (500, 1), (503, 4)], 2));
+        assert_eq!(codes, codes_of(&[], 3));
+        codes.subtract(&codes_of(&[(200, 1)], 2));
         assert_eq!(codes, Codes::default());
     }
 
@@ -244,7 +244,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_merged_can_be_taken_out(a in tallies(), b in tallies()) {
+        fn merged_counts_can_be_subtracted(a in tallies(), b in tallies()) {
             let mut left = a.clone();
             left.merge(&b);
             left.subtract(&b);

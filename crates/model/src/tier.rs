@@ -1,15 +1,15 @@
 //! The tiers of the records, and how slices of the coarser tiers are built from slices that have ended.
 //!
 //! Samples are added to the record of their slice in the [`FINEST`] tier. Once that slice has ended, its records are
-//! added to those of the coarser tiers: it is *rolled up*. Later samples are added to all tiers at once. [`RolledUp`]
-//! tracks which slices are rolled up.
+//! added to those of the coarser tiers: the slice is *rolled up*. Later samples are added to all tiers at once.
+//! [`RolledUp`] tracks which slices are rolled up.
 
 use super::pack::packed;
 use super::slice::{HOUR, Precision, latest_accepted};
 use super::sorted::Set;
 
-/// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours. Each covers
-/// a window and the one before it, so that the two can be compared.
+/// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours. Each tier
+/// covers a window and the window before it, so that both can be compared.
 pub const TIERS: [Precision; 3] = [
     FINEST,
     Precision::new(1_800, 98),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_a_clock_has_moved_far_ahead_is_taken_back() {
+    fn an_end_that_a_clock_has_moved_far_ahead_is_moved_back() {
         let now = 1_000_000_040;
         let mut rolled = RolledUp::default();
         rolled.limit(now);
@@ -217,11 +217,11 @@ mod tests {
         assert!(rolled.is_overdue(overdue));
         rolled.advance(overdue);
         rolled.finish();
-        assert!(!rolled.is_overdue(overdue + HOUR), "it is rolled up");
+        assert!(!rolled.is_overdue(overdue + HOUR), "all is rolled up");
     }
 
     #[test]
-    fn slices_are_due_once_they_have_ended_and_it_never_goes_back() {
+    fn slices_are_due_once_they_have_ended_and_until_never_moves_back() {
         let mut rolled = RolledUp::default();
         rolled.advance(1_000_000_040);
         let minute = FINEST.slice(1_000_000_040);
@@ -236,7 +236,7 @@ mod tests {
         rolled.finish();
         rolled.add(minute - 60);
         let is_pending = rolled.is_pending(minute - 60);
-        assert!(!is_pending, "it goes to all tiers at once");
+        assert!(!is_pending, "its records go to all tiers at once");
         assert_eq!(rolled.pending().collect::<Vec<_>>(), [minute]);
         rolled.add(minute);
         rolled.add(minute + 60);

@@ -37,7 +37,8 @@ packed!(History { days, since, asked_at } if |history| {
 
 impl History {
     /// The history that a store keeps from `now` on, if the folder wants `wanted` days. The longest history wins: a
-    /// longer one stays for a week after it was last renewed. A new history counts as complete from `begins` on.
+    /// stored history that is longer stays for a week after it was last renewed. A new history counts as complete from
+    /// `begins` on.
     pub fn agreed(
         stored: Option<Self>,
         wanted: Option<u32>,
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_history_wins_and_a_longer_one_begins_with_what_is_there() {
+    fn the_longest_history_wins_and_a_longer_history_begins_with_the_stored_days() {
         let since = NOW - 300 * i64::from(DAY);
         let stored = Some(history(90, since, NOW));
         assert_eq!(History::agreed(stored, Some(30), NOW + 1, NOW), stored);

@@ -1,8 +1,8 @@
 //! Reads cached rows in parts, so that each answer has a bounded size.
 //!
-//! The first command for each row asks for so few bytes that all rows fit into one answer. A longer row is asked for
-//! again, together with fewer other rows. Each row comes whole from one command, so that a concurrent write never mixes
-//! two versions of it. Rows above [`LARGE_ROW`] use a connection of their own.
+//! The first command for each row asks for so few bytes that all rows fit into one answer. A longer row is requested
+//! again, together with fewer other rows. One command returns the whole row, so that a concurrent write never mixes two
+//! versions of the row. Rows above [`LARGE_ROW`] use a separate connection.
 
 use redis::{Value, cmd, pipe};
 
@@ -21,8 +21,8 @@ const LEAST_BYTES: usize = 1 << 10;
 /// The factor by which the requested bytes grow when a row is longer.
 const GROWTH: usize = 16;
 
-/// A row to ask for: its index among the ids, and the most bytes to read.
-type Asked = (usize, usize);
+/// A row to request: its index among the ids, and the most bytes to read.
+type RowRequest = (usize, usize);
 
 /// The state of reading some rows.
 struct RowsRead<'a> {
@@ -33,7 +33,7 @@ struct RowsRead<'a> {
 }
 
 /// The number of rows that one command asks for: as many as fit into one answer, at least one.
-fn fitting(unread: &[Asked]) -> usize {
+fn fitting(unread: &[RowRequest]) -> usize {
     let mut sum = 0;
     let fit = unread.iter().take_while(|(_, bytes)| {
         sum += bytes;
@@ -42,7 +42,7 @@ fn fitting(unread: &[Asked]) -> usize {
     fit.count().max(1)
 }
 
-#[doc(hidden)] // Only the row cache calls it.
+#[doc(hidden)] // Only the row cache calls this.
 impl RedisStore {
     /// Returns cached rows in the order of `ids`, without rows of more than `max_bytes`. All returned rows are in
     /// memory at once.
@@ -60,7 +60,7 @@ impl RedisStore {
             max_bytes,
             rows: vec![None; ids.len()],
         };
-        let mut unread: Vec<Asked> = (0..ids.len()).map(|at| (at, bytes)).collect();
+        let mut unread: Vec<RowRequest> = (0..ids.len()).map(|at| (at, bytes)).collect();
         while !unread.is_empty() {
             let later = unread.split_off(fitting(&unread));
             let longer = self.read_group(&mut read, &unread).await?;
@@ -70,13 +70,17 @@ impl RedisStore {
     }
 
     /// Reads some rows by one pipeline. Returns the rows that are longer, with the bytes to ask for next.
-    async fn read_group(&self, read: &mut RowsRead<'_>, group: &[Asked]) -> Result<Vec<Asked>> {
+    async fn read_group(
+        &self,
+        read: &mut RowsRead<'_>,
+        group: &[RowRequest],
+    ) -> Result<Vec<RowRequest>> {
         let mut pipeline = pipe();
         let ids: Vec<_> = group.iter().map(|(at, _)| &read.ids[*at]).collect();
         pipeline.hmget(&read.keys.states, ids);
         for (at, bytes) in group {
             let key = read.key(*at);
-            // The range has `bytes + 1` bytes: if all of them come back, the row is longer.
+            // The range has `bytes + 1` bytes. If all these bytes are returned, the row is longer.
             pipeline.cmd("GETRANGE").arg(&key).arg(0).arg(*bytes);
             pipeline.cmd("PTTL").arg(&key);
         }
@@ -120,7 +124,7 @@ impl RedisStore {
     }
 
     /// Returns a longer row with the next size to ask for, unless the row is larger than the cache allows.
-    fn ask_for_more(&self, read: &RowsRead<'_>, at: usize, bytes: usize) -> Option<Asked> {
+    fn ask_for_more(&self, read: &RowsRead<'_>, at: usize, bytes: usize) -> Option<RowRequest> {
         if self.note_row(read, at, bytes >= read.max_bytes) {
             return None;
         }
@@ -131,7 +135,7 @@ impl RedisStore {
         Some((at, more.min(read.max_bytes)))
     }
 
-    /// Begins or ends the warning that names a row as larger than the cache allows. Returns `is_large`.
+    /// Begins the warning about a row that is larger than the cache allows, or ends the warning. Returns `is_large`.
     fn note_row(&self, read: &RowsRead<'_>, at: usize, is_large: bool) -> bool {
         let (key, most) = (read.key(at), read.max_bytes);
         let question = cmd("GETRANGE").arg(&key).arg(most).arg(most).clone();

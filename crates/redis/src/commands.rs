@@ -4,10 +4,10 @@ use redis::{Arg, Cmd};
 
 use super::call_keys::words;
 
-/// The commands that write, each in a form that only checks the permission when a connection is made. In this form they
-/// change nothing: an argument is not a number, or the key (`P`) never exists. `C`, `K`, `S` and `W` stand for a
-/// counter, `known:`, a set of statistics and the ranking. Without this check, a script would stop half-way at the
-/// first command that is denied.
+/// The commands that write. They are sent in this form when a connection is made, which only checks the permissions: in
+/// this form they change nothing, because an argument is not a number, or the key (`P`) never exists. `C`, `K`, `S` and
+/// `W` are the keys of a counter, `known:`, a set of statistics and the ranking of the slowest contexts. Without this
+/// check, a script would stop half-way at the first command that is denied.
 const WRITES: [&str; 30] = [
     "TIME",
     "GET P",
@@ -41,7 +41,7 @@ const WRITES: [&str; 30] = [
     "EVALSHA x 0",
 ];
 
-/// The commands that only read. They change nothing, whatever their arguments.
+/// The commands that only read. They change nothing with any argument.
 const READS: [&str; 22] = [
     "GETRANGE P 0 0",
     "HKEYS P",
@@ -76,8 +76,8 @@ pub(super) fn commands(is_read_only: bool) -> impl Iterator<Item = &'static str>
 /// Whether a command is in [`READS`].
 pub(super) fn is_read(command: &Cmd) -> bool {
     let name = words(command).first().copied();
-    let is_it = |read: &str| read.split(' ').next().map(str::as_bytes) == name;
-    READS.into_iter().any(is_it) || is_time(command)
+    let has_name = |read: &str| read.split(' ').next().map(str::as_bytes) == name;
+    READS.into_iter().any(has_name) || is_time(command)
 }
 
 /// Whether a command asks for the time. A user who only reads may lack that permission.

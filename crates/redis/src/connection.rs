@@ -1,10 +1,10 @@
-//! There are three connections, for appending, folding and reading, so that these do not delay each other. A fourth
-//! connection exists while a large row is read or written.
+//! The connections of a store. Appending, folding and reading have separate connections, so that they do not delay each
+//! other. A fourth connection exists while a large row is read or written.
 //!
 //! The client's `ConnectionManager` is not used: when it reconnects, it cannot check permissions or ask the application
 //! for credentials, and it keeps a connection that does not answer. A call without an answer fails: the flusher and the
-//! fold decide whether to repeat it. A broken connection is dropped, and the next call makes a new one. `send` follows
-//! the redirects of a cluster; `topology` finds the server to connect to.
+//! fold decide whether to repeat the call. A broken connection is dropped, and the next call connects again. `send`
+//! follows the redirects of a cluster; `topology` finds the server to connect to.
 
 mod dial;
 #[cfg(feature = "row-cache")]
@@ -71,8 +71,8 @@ impl ConnectionSlot {
 #[derive(Default)]
 struct SlotState {
     connection: Option<Connection>,
-    /// After a denial, the commands that must be permitted before the connection is used again. The connection is kept,
-    /// so that not every attempt makes a new one.
+    /// After a denial, the commands that must be permitted before the connection is used again. The connection is kept
+    /// for these checks.
     denied: Option<Range<usize>>,
     /// A connection to the node to which the cluster is moving the hash slot.
     asking: Option<Connection>,
@@ -103,12 +103,12 @@ impl Connections {
         }
     }
 
-    /// The place of the server: as configured, and the node that was found.
-    pub(super) fn place(&self) -> String {
-        let place = &self.server_info.place;
+    /// The address of the server: as configured, and the node that was found.
+    pub(super) fn address(&self) -> String {
+        let address = &self.server_info.address;
         match self.topology.server() {
-            Some(node) => format!("{place}, now {node}"),
-            None => place.clone(),
+            Some(node) => format!("{address}, now {node}"),
+            None => address.clone(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Connections {
         *lock(&self.server) = Some(Server::parse(info, self.topology.is_cluster()));
     }
 
-    /// Stores the state of the server's memory that inspect.lua has noted.
+    /// Stores the state of the server's memory, as inspect.lua has written it to the journal's state.
     pub(super) fn set_memory(&self, memory: &str) {
         if let Some(server) = &mut *lock(&self.server) {
             server.set_memory(memory);
@@ -156,7 +156,7 @@ impl Connections {
         &self.slots[role as usize]
     }
 
-    /// Returns the connection for a role, and makes one if there is none.
+    /// Returns the connection for a role. Connects if there is no connection.
     async fn connection(&self, role: Role) -> Result<Connection> {
         let called = Instant::now();
         if self.topology.called() {
@@ -170,7 +170,7 @@ impl Connections {
         let state = &mut *state;
         // A connection that was made before the last change of the server is dropped.
         let changes = self.topology.changes();
-        state.connection.take_if(|it| it.changes != changes);
+        (state.connection).take_if(|connection| connection.changes != changes);
         if let (Some(connection), None) = (&state.connection, &state.denied) {
             return Ok(connection.clone());
         }
@@ -209,7 +209,8 @@ impl Connections {
             let commands = &mut connection.commands;
             let checked = self.permissions.check(denied.clone(), commands).await;
             if let Ok(Some(denied)) = checked {
-                return Err(self.deny(state, kept.map(|(it, _)| it), denied));
+                let connection = kept.map(|(connection, _)| connection);
+                return Err(self.deny(state, connection, denied));
             }
             kept = kept.filter(|_| checked.is_ok());
         }
@@ -249,7 +250,7 @@ impl Connections {
     }
 
     /// Converts an error of the client or the server to a [`StoreError`], and drops an unusable connection. If a key of
-    /// a script is of another type, asks the server which key.
+    /// a script has a wrong type, finds out which key.
     async fn fail(
         &self,
         role: Role,
@@ -306,14 +307,14 @@ impl Connections {
             self.topology.doubt();
         }
         let mut state = slot.state.lock().await;
-        let is_this = |it: &mut Connection| it.generation == connection.generation;
+        let is_same = |current: &mut Connection| current.generation == connection.generation;
         if connection.generation.is_none() {
             state.asking = None;
-        } else if is_denied && state.connection.as_mut().is_some_and(is_this) {
+        } else if is_denied && state.connection.as_mut().is_some_and(is_same) {
             state.denied = Some(denied.unwrap_or(ALL));
         } else {
             // A newer connection is not dropped.
-            state.connection.take_if(is_this);
+            state.connection.take_if(is_same);
         }
         explained
     }

@@ -1,4 +1,4 @@
-//! The credentials. This crate sends them itself, because the client hides the server's answer.
+//! The credentials. This crate sends them itself, because the client would hide the server's answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -68,14 +68,14 @@ impl<U: Into<String>, P: Into<String>> From<(U, P)> for RedisCredentials {
     }
 }
 
-/// Asks the application for credentials. An error gives `None`, as its text is never read.
+/// Asks the application for credentials. An error of the application becomes `None`, because its text is never read.
 pub(super) type CredentialsCallback =
     Arc<dyn Fn() -> BoxFuture<'static, Option<RedisCredentials>> + Send + Sync>;
 
 /// The current credentials of the application, or why there are none.
 pub(super) async fn ask(callback: &CredentialsCallback) -> Result<RedisCredentials, &'static str> {
     let callback = callback.clone();
-    // A task of its own isolates a panic of the application, and is aborted at the deadline.
+    // A separate task isolates a panic of the application, and is aborted at the deadline.
     let mut asked = JoinSet::new();
     asked.spawn(async move { callback().await });
     match tokio::time::timeout(CREDENTIALS_DEADLINE, asked.join_next()).await {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_not_shown() {
+    async fn the_text_of_a_panic_is_not_shown() {
         let panicked = asked(|| async { panic!("hunter2") }).await;
         assert!(panicked.is_err_and(|why| why.contains("panicked") && !why.contains("hunter2")));
     }

@@ -30,7 +30,7 @@ impl RedisStore {
             (_, None) => "ALL".to_owned(),
             (_, Some(done)) => pack::to_hex(&done),
         });
-        // The script takes the first id that stays: the one after the last trimmed id.
+        // The argument is the first id that stays: the id after the last trimmed id.
         let first = |last: Position| format!("{}-{}", last.offset, last.chain.saturating_add(1));
         script.arg((or_empty(step.trim.map(first)), step.newest_at));
         self.begin_additions(&mut script, step.newest_at);
@@ -53,11 +53,12 @@ impl RedisStore {
         let changed = step.fields.iter().filter(|fields| !fields.set.is_empty());
         // If slices share a field of the revisions, the newest slice comes last, so that HSET keeps it.
         let slices = changed.filter_map(|fields| fields.table.slice());
-        let places = slices.flat_map(|at| [place_of(at), format!("{} {}", at.1, step.next)]);
-        let places: Vec<String> = places.collect();
-        if !places.is_empty() {
+        let revisions =
+            slices.flat_map(|at| [revision_field(at), format!("{} {}", at.1, step.next)]);
+        let revisions: Vec<String> = revisions.collect();
+        if !revisions.is_empty() {
             let ttl = Some(TIERS[TIERS.len() - 1].key_ttl());
-            writes.write(&self.keys.revisions(), "HSET", ttl, &places);
+            writes.write(&self.keys.revisions(), "HSET", ttl, &revisions);
         }
         for fields in &*step.fields {
             self.encode_fields(&mut writes, fields);
@@ -69,7 +70,7 @@ impl RedisStore {
     fn encode_fields(&self, writes: &mut Invocation, fields: &FieldWrites) {
         let (key, ttl) = (self.keys.table(&fields.table), fields.ttl);
         if fields.is_ended {
-            // Freeing a large key takes long. The server frees expired keys by itself, one at a time.
+            // Freeing a large key takes long. The server frees expired keys in the background, one at a time.
             let ended = self.keys.ended(&fields.table);
             writes.write(&key, "RENAME", None, &[&ended]);
             writes.write(&ended, "EXPIRE", None, &["1"]);
@@ -105,8 +106,8 @@ impl Invocation {
 }
 
 /// The field of a slice in the key of the revisions. Slices share fields in rotation, so that the key does not grow.
-fn place_of((seconds, start): TierSlice) -> String {
-    const PLACES: i64 = 256;
-    let place = start.div_euclid(i64::from(seconds)).rem_euclid(PLACES);
-    format!("{seconds}:{place}")
+fn revision_field((seconds, start): TierSlice) -> String {
+    const FIELDS: i64 = 256;
+    let number = start.div_euclid(i64::from(seconds)).rem_euclid(FIELDS);
+    format!("{seconds}:{number}")
 }

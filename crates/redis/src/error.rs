@@ -1,4 +1,4 @@
-//! Converts errors of the server and of the client to a [`StoreError`] that says what to do.
+//! Converts errors of the server and of the client to a [`StoreError`] with advice to the operator.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::topology::{Address, Layout};
 use super::value::shown;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 
-/// The commands that a user needs in a cluster, besides those of a store.
+/// The commands that a user needs in a cluster, besides the commands of a store.
 const CLUSTER_COMMANDS: &str = " +cluster|slots +asking";
 
 /// The server's address and the user's ACL rule, for the texts of errors.
@@ -21,7 +21,7 @@ pub(super) struct ServerInfo {
     /// The kind of server: a Redis or a Sentinel.
     name: &'static str,
     /// The address and the database, such as `127.0.0.1:6379/0`.
-    pub(super) place: String,
+    pub(super) address: String,
     user: String,
     /// The rule that gives the user all permissions that the store needs.
     acl: String,
@@ -46,7 +46,7 @@ impl ServerInfo {
         };
         Self {
             name: "Redis",
-            place: options.place(),
+            address: options.address(),
             user: user.to_owned(),
             acl,
             layout: options.layout.clone(),
@@ -59,12 +59,12 @@ impl ServerInfo {
         format!("ACL SETUSER {} +{command}", self.user)
     }
 
-    /// Describes Sentinels, which have users of their own.
+    /// Describes Sentinels, which have separate users.
     pub(super) fn of_sentinel(info: &ConnectionInfo) -> Self {
         let user = user_of(info);
         Self {
             name: "Sentinel",
-            place: String::new(),
+            address: String::new(),
             user: user.to_owned(),
             acl: format!("ACL SETUSER {user} +sentinel|get-master-addr-by-name"),
             layout: Layout::Standalone,
@@ -75,14 +75,15 @@ impl ServerInfo {
     /// Describes a node of the cluster, a primary that Sentinel names, or a Sentinel.
     pub(super) fn of_node(&self, node: &Address) -> Self {
         Self {
-            place: node.to_string(),
+            address: node.to_string(),
             ..self.clone()
         }
     }
 
     /// An error of this crate about the server.
     pub(super) fn error(&self, kind: StoreErrorKind, message: &str) -> StoreError {
-        StoreError::new(kind, format!("{} at {}: {message}", self.name, self.place))
+        let Self { name, address, .. } = self;
+        StoreError::new(kind, format!("{name} at {address}: {message}"))
     }
 
     /// Converts an error of the client, which concerns the connection or is an answer of the server.
@@ -121,10 +122,10 @@ impl ServerInfo {
         };
         let detail = error.detail().unwrap_or_default();
         let answer = shown(format!("{code} {detail}").as_bytes());
-        // The error does not say which of several keys is of another type, so only a single key can be blamed.
-        let is_its_type = matches!(keys, [_]) && !is_script && is_of_another_type(error);
+        // The error does not name the key that has a wrong type, so only a single key is certain.
+        let has_wrong_type = matches!(keys, [_]) && !is_script && is_of_another_type(error);
         let keys = named(keys);
-        let message = match is_its_type {
+        let message = match has_wrong_type {
             true => format!("{keys} holds something of another type: delete it ({answer})"),
             false => format!("it answered with an error about {keys} ({answer})"),
         };
@@ -137,7 +138,7 @@ impl ServerInfo {
         const UNEXPLAINED: &str = "it answered with an error";
         // Removing the script's name and line gives one warning per cause.
         let detail = match detail.rsplit_once(" script: ") {
-            Some((cause, place)) if place.contains(", on @user_script") => cause,
+            Some((cause, line)) if line.contains(", on @user_script") => cause,
             _ => detail,
         };
         let (code, detail) = (real_code(code, detail), &*shown(detail.as_bytes()));
@@ -179,7 +180,7 @@ impl ServerInfo {
             }
             "MASTERDOWN" => "it is a replica that has lost its master: point the URL to the master",
             "CLUSTERDOWN" | "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" => {
-                "this is a node of a Redis Cluster: give its URL to `redis_cluster` in the place of `redis`"
+                "this is a node of a Redis Cluster: give its URL to `redis_cluster` instead of `redis`"
             }
             "BUSY" => {
                 "another client's script has run for too long: wait, or end it with SCRIPT KILL"
@@ -203,7 +204,7 @@ fn user_of(info: &ConnectionInfo) -> &str {
 }
 
 /// The code of an error. Older servers hide the code in the text of errors within scripts, and answer with a plain
-/// `ERR` in some cases that have a code of their own.
+/// `ERR` in some cases that have their own code.
 pub(super) fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
     if is_permission(detail) {
         return "NOPERM";
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_of_an_error_says_what_to_do() {
+    fn errors_give_advice() {
         let keys = Keys::new("pulse:".into());
         let options = RedisOptions::new("redis://app:pw@h:1").expect("a URL");
         let server_info = ServerInfo::new(&options, &keys);

@@ -29,7 +29,7 @@ impl RedisStore {
         let instance = self.keys.instance(&heartbeat.instance);
         let (instances, versions) = (self.keys.instances(), self.keys.versions());
         let hash_ttl = INSTANCE_TTL.unsigned_abs() + EXPIRY_INTERVAL.as_secs();
-        // `last_expiry` stays empty if this heartbeat gets no answer, so that the next heartbeat sets the time to live.
+        // If this heartbeat gets no answer, `last_expiry` stays empty, and the next heartbeat sets the time to live.
         let last = lock(&self.last_expiry).take();
         let last = last.filter(|(instance, _)| *instance == heartbeat.instance);
         let expiry_set_at = last.map(|(_, at)| at);
@@ -66,8 +66,8 @@ impl RedisStore {
         self.ask_status(&mut pipeline, heartbeat.at);
         let written = self.write_own_keys(&mut pipeline, &keys).await;
         if matches!(&written, Err(error) if error.kind() == StoreErrorKind::Refused) {
-            // The status says why the server has no free memory. Normally the folder notes this for all instances, but
-            // without memory an instance may be unable to become the folder.
+            // The status says why the server has no free memory. Normally the folder stores this for all instances, but
+            // without memory perhaps no instance can become the folder.
             self.read_status(heartbeat.at).await?;
             self.connections.ask_for_server().await?;
         }
@@ -111,8 +111,8 @@ impl RedisStore {
         self.write_own_keys(&mut pipeline, &keys).await.map(drop)
     }
 
-    /// Sends the commands of a heartbeat. The first commands write `keys`, in this order, and must succeed. A key with
-    /// foreign data is deleted, and the commands are sent again.
+    /// Sends the commands of a heartbeat. The first commands are for `keys`, in this order, and must succeed. A key
+    /// with foreign data is deleted, and all commands are sent again.
     async fn write_own_keys(
         &self,
         pipeline: &mut redis::Pipeline,

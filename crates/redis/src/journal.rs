@@ -20,7 +20,8 @@ use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::{ENTRY_VERSION, MAX_ENTRY_BYTES};
 use tower_pulse_model::pack;
 
-/// The most entries in `pulse:aside`, the most bytes of each, and the seconds until they expire after the last one.
+/// The most entries in `pulse:aside`, the most bytes of each, and the seconds until all entries expire after the last
+/// entry was added.
 const MAX_ASIDE: usize = 100;
 const ASIDE_BYTES: usize = 256 * 1024;
 const ASIDE_TTL: i64 = 7 * 86_400;
@@ -131,8 +132,8 @@ impl Journal for RedisStore {
             script.arg((ENTRY_VERSION, NEWER_GRACE, self.now_arg()));
             let reply = self.connections.run(Role::Fold, &ACQUIRE, &script).await?;
             let reply = items(&reply);
-            let word = |at: usize| reply.get(at).and_then(text);
-            match word(0) {
+            let text_at = |at: usize| reply.get(at).and_then(text);
+            match text_at(0) {
                 Some("HELD" | "NONE") => Ok(Acquired::HeldByOther),
                 Some("NEWER") => Ok(Acquired::Newer),
                 Some("MINE") => {
@@ -144,11 +145,11 @@ impl Journal for RedisStore {
                         version: version.to_owned(),
                         committed: committed.ok_or_else(|| self.not_understood("acquire.lua"))?,
                         round_end: reply.get(2).and_then(position_of),
-                        done: word(3).and_then(pack::from_hex).unwrap_or_default(),
-                        dead_letters: positions(word(4).unwrap_or_default()),
-                        rolled: word(5).and_then(pack::from_hex).unwrap_or_default(),
-                        newest_at: word(8).and_then(|at| at.parse().ok()),
-                        is_overdue: word(7) == Some("1"),
+                        done: text_at(3).and_then(pack::from_hex).unwrap_or_default(),
+                        dead_letters: positions(text_at(4).unwrap_or_default()),
+                        rolled: text_at(5).and_then(pack::from_hex).unwrap_or_default(),
+                        newest_at: text_at(8).and_then(|at| at.parse().ok()),
+                        is_overdue: text_at(7) == Some("1"),
                     }))
                 }
                 _ => Err(self.not_understood("acquire.lua")),
@@ -158,8 +159,8 @@ impl Journal for RedisStore {
 
     fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            // If another instance takes the lease between the two commands, it loses the lease. This is harmless: each
-            // script checks the version of the state.
+            // If another instance acquires the lease between the two commands, the lease is deleted nevertheless. This
+            // is harmless, because each script checks the version of the state.
             let (lease, connections) = (self.keys.fold_lease(), &self.connections);
             let holder = connections.call(Role::Fold, cmd("GET").arg(&lease)).await?;
             if text(&holder) == Some(instance) {
@@ -242,8 +243,8 @@ impl Journal for RedisStore {
                     script.arg((entry.version, self.now_arg()));
                 }
                 Amendment::SetAside(entry) => {
-                    // Only entries of this crate have a version. Such an entry without a number of requests counts as
-                    // one request, an entry of another program as none.
+                    // Only entries of this crate have a version. An entry of this crate without a number of requests
+                    // counts as one request. An entry of another program counts as none.
                     let requests = entry.requests.clamp(u64::from(entry.version > 0), 1 << 50);
                     script.arg((entry.position.to_string(), requests));
                     script.arg((MAX_ASIDE, ASIDE_BYTES, ASIDE_TTL));
@@ -285,7 +286,7 @@ impl Journal for RedisStore {
                     let mut script = self.amend_script(version, version);
                     script.arg("FENCES");
                     for (field, value) in old {
-                        script.arg(&[field, value].map(|it| bytes(it).unwrap_or_default()));
+                        script.arg(&[field, value].map(|part| bytes(part).unwrap_or_default()));
                     }
                     match self.run_step(&AMEND, &script).await? {
                         Step::Done(reply) => removed += items(&reply).get(1).map_or(0, number),

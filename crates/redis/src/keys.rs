@@ -1,6 +1,6 @@
 //! Makes the names of all keys, except those of [tables](Table::key).
 //!
-//! | Key | Type | What it holds | Lives |
+//! | Key | Type | Content | Lives |
 //! |---|---|---|---|
 //! | `{prefix}count:{p}:{name}` | HASH slice -> count | a counter at a precision | retained slices * p + max(10 min, 2p) after its last new slice |
 //! | `{prefix}known:` | ZSET `{p}:{name}`, scores 0 | all counters | for ever |
@@ -11,7 +11,7 @@
 //! | `{prefix}pulse:contexts` | ZSET context, last seen | contexts of HTTP requests | for ever |
 //! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
 //! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, 15.5 days |
-//! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | 15.5 days after its last write |
+//! | `{prefix}pulse:revisions` | HASH tier and number -> slice and version | the step of folding that last wrote each slice of the records | 15.5 days after its last write |
 //! | `{prefix}pulse:history1` | HASH `kept` -> packed history | the days that are kept, if an instance asks for a history | for ever, or until a week after it was last asked for |
 //! | `{prefix}pulse:profiles1:{start}` | HASH context -> packed profile; `hours` | the hour-of-week profiles of the contexts whose last sample is in these five weeks, and the recorded share of each hour | until the end of the next five weeks |
 //! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest and the newest failed requests of an hour | until ten minutes after the end of the next hour |
@@ -47,11 +47,11 @@
 //! | `{prefix}pulse:marks1` | HASH id -> packed mark | the newest 50 marks of versions, and the newest 50 others | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
-//! The first six rows are the book's keys, byte for byte: see [keys that other programs can
+//! The first six rows are exactly the book's keys: see [keys that other programs can
 //! read](https://docs.rs/tower-pulse/latest/tower_pulse/guide/counters_rankings_rows/index.html#keys-that-other-programs-can-read).
-//! `slot_`, `stats_` and `last_slot_` are those of the article on rankings. `delay:`, `schedule:` and `inv:` of the
-//! unnamed cache are those of the book's row cache. With an empty prefix, the functions of the book and of the article,
-//! in any language, share all these keys.
+//! `slot_`, `stats_` and `last_slot_` are the keys of the article on rankings. `delay:`, `schedule:` and `inv:` of the
+//! unnamed cache are the keys of the book's row cache. With an empty prefix, the functions of the book and of the
+//! article, in any language, share all these keys.
 
 use tower_pulse_core::store::table::Table;
 use tower_pulse_model::slowest::ACCESS_TIME;
@@ -117,7 +117,7 @@ impl Keys {
         self.prefix.clone() + &table.key()
     }
 
-    /// The key to which an ended table is moved for a moment, until the server has freed its memory.
+    /// The key to which an ended table is renamed, until the server has freed its memory.
     pub(super) fn ended(&self, table: &Table) -> String {
         self.own(&format!("ended:{}", table.key()))
     }
@@ -143,7 +143,7 @@ impl Keys {
         self.own(&format!("instance:{id}"))
     }
 
-    /// A command that fails if a key of a script has a type other than the one that this crate gives it.
+    /// A command that fails if a key of a script does not have the type that this crate uses for the key.
     pub(super) fn type_check(&self, key: &[u8]) -> Option<&'static [&'static str]> {
         let name = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
         let own = name.strip_prefix("pulse:").unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Bounded reads of keys that may be too large. The size of a key that other programs write is requested first; after a
-//! large or late answer, the sizes of all keys are requested first. Data that is too large is not read, and a warning
-//! names its key until the data is gone.
+//! Bounded reads of keys that may be too large. Before a read of a key that other programs write, the size of the key
+//! is requested. After a large or late answer, the sizes of all keys are requested. Data that is too large is not read,
+//! and a warning names its key until the data is gone.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -50,7 +50,7 @@ struct LargeKey {
 }
 
 impl LargeKeys {
-    /// Begins or ends the warning that names a key as too large. Returns `is_large`.
+    /// Begins the warning about a key that is too large, or ends the warning. Returns `is_large`.
     pub(super) fn note(
         &self,
         question: &Cmd,
@@ -174,7 +174,9 @@ impl RedisStore {
         }
         let replies = replies?;
         let mut answered = pipeline.cmd_iter().zip(&replies);
-        match answered.any(|(command, reply)| matches!(reply, Ok(it) if is_large(command, it))) {
+        let has_large =
+            answered.any(|(command, reply)| matches!(reply, Ok(reply) if is_large(command, reply)));
+        match has_large {
             true => self.read_sized(Role::Read, pipeline).await,
             false => Ok(replies),
         }
@@ -231,17 +233,17 @@ impl RedisStore {
         };
         match (&words[..], sizes) {
             ([b"HMGET", key, fields @ ..], _) => {
-                let mut rest = cmd("HMGET");
-                rest.arg(*key);
+                let mut shortened = cmd("HMGET");
+                shortened.arg(*key);
                 for ((field, question), size) in fields.iter().zip(questions).zip(sizes) {
                     let is_large = note(question, MAX_FIELD_BYTES, *size);
                     part.left_out.push(is_large);
                     if !is_large {
-                        rest.arg(*field);
+                        shortened.arg(*field);
                         part.bytes += size;
                     }
                 }
-                part.command = part.left_out.contains(&false).then_some(rest);
+                part.command = part.left_out.contains(&false).then_some(shortened);
             }
             (_, [usage, members @ ..]) => {
                 part.bytes = match members {
@@ -264,7 +266,7 @@ impl RedisStore {
         for key in lock(&self.large_keys.named).values() {
             questions.add_command(key.question.clone());
         }
-        // An error of the server also reaches the next call, which reports it.
+        // If the server fails, the next call fails too, and reports the error.
         let answers = self.connections.pipeline(Role::Write, &questions).await;
         let mut named = lock(&self.large_keys.named);
         for (question, answer) in questions.cmd_iter().zip(answers.unwrap_or_default()) {

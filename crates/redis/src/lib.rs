@@ -3,10 +3,10 @@
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
-// Read `keys` (all keys), `append` with `lua/append.lua` (appends a call once), `journal` with `lua/fold.lua` (folds it
-// once) and `encode` (the arguments of that script), then `connection` with `topology` (finds the server),
-// `commands`, `value` (safe texts), `read`, `large_keys`, `heartbeat`, `status`, `replaced_keys`, and `exports` (for
-// programs in other languages).
+// Read `keys` (all keys), `append` with `lua/append.lua` (appends a call once), `journal` with `lua/fold.lua` (folds a
+// call once) and `encode` (the arguments of fold.lua), then `connection` with `topology` (finds the server),
+// `commands`, `value` (safe texts), `read`, `large_keys`, `heartbeat`, `status`, `replaced_keys`, and `exports` (keys
+// for programs in other languages).
 
 mod append;
 #[cfg(feature = "row-cache")]
@@ -62,7 +62,7 @@ use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
 use tower_pulse_model::snapshot::FleetSnapshot;
 
-/// The seconds for which a context stays among the slowest after its last sample, if no ranking is exported.
+/// The seconds for which a context stays among the slowest after its last sample, if the book's keys are not written.
 const RANKED_SECONDS: i64 = 86_400;
 
 /// A store in a Redis that a fleet shares.
@@ -80,11 +80,10 @@ pub struct RedisStore {
     record_cache: RecordCache,
     /// The instance whose hash was last given a time to live, and when.
     last_expiry: Mutex<Option<(String, Instant)>>,
-    /// The last listing of quarantined keys, mixed rankings and silent instances, if it found none: its time in Unix
-    /// seconds, and the number of additions quarantined until then.
+    /// The last listing of quarantined keys, mixed rankings and silent instances, if the lists were empty: its time in
+    /// Unix seconds, and the number of additions quarantined until then.
     last_listing: Mutex<Option<(i64, u64)>>,
-    /// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if the
-    /// server removes them.
+    /// The reason why the server does not trim the journal, as the folder has stored it; empty if the server trims.
     untrimmed: Mutex<String>,
     /// The time at which the server was last asked about itself, in Unix seconds.
     server_asked_at: AtomicI64,
@@ -154,8 +153,8 @@ impl Store for RedisStore {
     fn describe(&self) -> String {
         let server = self.connections.server();
         let server = server.map_or_else(|| "redis".to_owned(), |server| server.name());
-        let place = self.connections.place();
-        format!("{server} at {place} (prefix {:?})", self.keys.prefix())
+        let address = self.connections.address();
+        format!("{server} at {address} (prefix {:?})", self.keys.prefix())
     }
 
     fn has_context_counters(&self) -> bool {

@@ -50,7 +50,7 @@ impl RedisOptions {
     /// The cluster of these nodes; one node is enough. The URLs are `redis://[user:password@]host[:port]` or
     /// `rediss://…`, all with the same user, password and transport. All keys must be in one slot, so the
     /// [`prefix`](Self::prefix) needs a hash tag, such as `{pulse:shop}:`. The store asks any node for the slot's
-    /// owner, and follows when the owner changes.
+    /// owner, and asks again when the owner changes.
     ///
     /// # Errors
     /// Fails if there is no URL, if a URL has another form, or if the URLs differ in more than host and port.
@@ -74,15 +74,15 @@ impl RedisOptions {
         Ok(options)
     }
 
-    /// The primary that the Sentinels at these URLs name for a service. User and password of the URLs are those of
-    /// Sentinel itself. `service` is the name alone, or a URL whose host is the name, with user, password and database
-    /// of the primary: `redis://[user:password@]name[/database]` or `rediss://…`.
+    /// The primary that the Sentinels at these URLs name for a service. The user and the password in these URLs are for
+    /// the Sentinels. `service` is the name alone, or a URL with the name as host, and user, password and database of
+    /// the primary: `redis://[user:password@]name[/database]` or `rediss://…`.
     ///
     /// With Sentinels behind TLS, the primary must be behind TLS as well.
     ///
     /// # Errors
-    /// Fails if there is no name or no URL, if one has another form, or if the Sentinels' URLs differ in more than host
-    /// and port.
+    /// Fails if there is no name or no URL, if the name or a URL has another form, or if the Sentinels' URLs differ in
+    /// more than host and port.
     ///
     /// ```
     /// use tower_pulse_redis::RedisOptions;
@@ -100,7 +100,7 @@ impl RedisOptions {
         const FIELD: &str = "redis_sentinel";
         let (sentinel_info, sentinels) = url::parse_all(FIELD, urls)?;
         if sentinel_info.redis_settings().db() != 0 {
-            let allowed = "Sentinels have no databases: the primary's stands behind the service's name, redis://name/1";
+            let allowed = "Sentinels have no databases: put the primary's after the service's name, redis://name/1";
             return Err(BuildError::new(FIELD, "a URL with a database", allowed));
         }
         let (info, service) = url::parse_service(FIELD, service, sentinel_info.addr())?;
@@ -110,9 +110,9 @@ impl RedisOptions {
         Ok(options)
     }
 
-    /// Asks the application for user and password, instead of using those of the URL. The application is asked for each
-    /// connection, and once more if the server refuses the credentials. Each answer may take 5 s. Neither the
-    /// credentials nor an error's text is logged or shown.
+    /// Asks the application for user and password, and ignores those in the URL. The application is asked for each
+    /// connection, and once more if the server refuses the credentials. Each answer may take 5 s. The credentials and
+    /// the text of an error are never logged or shown.
     ///
     /// ```
     /// use tower_pulse_redis::{RedisCredentials, RedisOptions};
@@ -138,9 +138,9 @@ impl RedisOptions {
         self
     }
 
-    /// Maps the address that a node announces, `host:port`, to one that this process can reach, for example behind a
-    /// port mapping. `None` keeps the address. Addresses in URLs are not replaced. Has no effect on a standalone
-    /// server.
+    /// Maps the address that a node announces, `host:port`, to an address that this process can reach, for example
+    /// behind a port mapping. `None` keeps the address. Addresses in URLs are not replaced. Has no effect with a
+    /// standalone server.
     ///
     /// ```
     /// use tower_pulse_redis::RedisOptions;
@@ -172,8 +172,8 @@ impl RedisOptions {
         certificates: redis::TlsCertificates,
     ) -> Result<Self, BuildError> {
         const FIELD: &str = "redis_certificates";
-        const ALLOWED: &str = "must be PEM: the authority's certificate, and where the server asks clients for one, a \
-                               certificate with its key";
+        const ALLOWED: &str = "must be PEM: the authority's certificate and, if the server asks clients for a \
+                               certificate, also a certificate with its key";
         // The client would ignore a file without a certificate.
         let authority = certificates.root_cert.as_deref();
         let has_certificate = |pem: &[u8]| {
@@ -270,8 +270,8 @@ impl RedisOptions {
         Err(BuildError::new("prefix", value, allowed))
     }
 
-    /// The location of the server, without user and password, for messages.
-    pub(super) fn place(&self) -> String {
+    /// The address of the server, without user and password, for messages.
+    pub(super) fn address(&self) -> String {
         let nodes: Vec<_> = self.seeds.iter().take(3).map(Address::to_string).collect();
         let more = if self.seeds.len() > 3 { ", …" } else { "" };
         let (nodes, db) = (nodes.join(", ") + more, self.info.redis_settings().db());
@@ -285,7 +285,9 @@ impl RedisOptions {
 
 impl std::fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RedisOptions").field(&self.place()).finish()
+        f.debug_tuple("RedisOptions")
+            .field(&self.address())
+            .finish()
     }
 }
 
@@ -335,9 +337,9 @@ mod tests {
         }
         let options = RedisOptions::new("redis://me:hunter2@localhost/3").expect("a fine URL");
         assert!(!format!("{options:?}").contains("hunter2"));
-        assert_eq!(options.place(), "localhost:6379/3");
+        assert_eq!(options.address(), "localhost:6379/3");
         let socket = RedisOptions::new("redis+unix:///run/redis.sock").expect("a socket");
-        assert_eq!(socket.place(), "/run/redis.sock/0");
+        assert_eq!(socket.address(), "/run/redis.sock/0");
     }
 
     #[test]

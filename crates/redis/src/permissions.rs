@@ -33,19 +33,19 @@ impl Permissions {
         Self(commands.collect())
     }
 
-    /// Checks the commands in a range of indexes at once. Returns the index of the first that is denied, and the
+    /// Checks the commands in a range of indexes at once. Returns the index of the first denied command, and the
     /// details of the answer.
     pub(super) async fn check(
         &self,
-        places: Range<usize>,
+        indexes: Range<usize>,
         connection: &mut MultiplexedConnection,
     ) -> RedisResult<Option<(usize, String)>> {
         let mut pipeline = Pipeline::new();
-        for command in self.0.iter().take(places.end).skip(places.start) {
+        for command in self.0.iter().take(indexes.end).skip(indexes.start) {
             pipeline.add_command(command.clone());
         }
         let sent = connection.send_packed_commands(&pipeline, 0, pipeline.len());
-        let mut replies = (places.start..).zip(sent.await?);
+        let mut replies = (indexes.start..).zip(sent.await?);
         Ok(replies.find_map(|(at, reply)| {
             let error = reply.extract_error().err().filter(is_denial)?;
             Some((at, error.detail().unwrap_or_default().to_owned()))
@@ -62,8 +62,7 @@ pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> Redis
     }
 }
 
-/// Whether a server refuses to run a command, because the user lacks the permission or, on some managed servers,
-/// because every user lacks it.
+/// Whether a server refuses to run a command: the user may not run it or, on some managed servers, no user may.
 pub(super) fn is_refusal(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     is_denial(error) || error.code().is_some() && detail.contains("unknown")

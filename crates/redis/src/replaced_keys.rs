@@ -1,5 +1,5 @@
-//! Keys of this crate that held data of another program. The foreign data was deleted or overwritten, as this crate
-//! writes its own data again.
+//! Keys of this crate that held data of another program. The foreign data was deleted or overwritten: this crate can
+//! write its own data again.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

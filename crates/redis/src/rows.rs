@@ -1,4 +1,4 @@
-//! Cached rows and their schedule, in the book's keys. `cache` is the name of a cache, `""` for the unnamed one.
+//! Cached rows and their schedule, in the book's keys. `cache` is the name of a cache, `""` for the unnamed cache.
 //!
 //! A call whose future is dropped may have taken effect.
 
@@ -36,13 +36,13 @@ pub type RowDelay = (String, f64);
 pub enum LeaseOf<'a> {
     /// At most this many due rows.
     Due(usize),
-    /// One row, due or not. Ends an existing lease, as its holder may load an older row.
+    /// One row, due or not. Ends an existing lease, because its holder may load an older row.
     Row(&'a str),
     /// One row, unless it is leased or cached already.
     Free {
         /// The id of the row.
         id: &'a str,
-        /// The largest row that can be read. A larger one counts as not cached, and is replaced.
+        /// The largest row that can be read. A larger row counts as not cached, and is replaced.
         max_bytes: usize,
     },
 }
@@ -63,14 +63,13 @@ pub struct LeasedRow {
 pub struct LeasedRows {
     /// The rows.
     pub rows: Vec<LeasedRow>,
-    /// The seconds until the next unleased row is due; `None` if there is none.
+    /// The seconds until the next row without a lease is due; `None` if there is no such row.
     pub next: Option<f64>,
-    /// The entries of the schedule that are not rows: each entry with its key, and the problem. They are skipped for a
-    /// minute.
+    /// The entries of the schedule that are not rows: key and entry, and the problem. They are skipped for a minute.
     pub problems: Vec<(String, String)>,
 }
 
-/// A row in JSON, `None` if it does not exist, or the reason why it could not be loaded.
+/// A row in JSON, `None` if the row does not exist, or the reason why it could not be loaded.
 pub type LoadedRow = Result<Option<Vec<u8>>, String>;
 
 /// The result with which a lease ends.
@@ -84,8 +83,8 @@ pub struct FinishedRow {
     pub drop_missing: bool,
     /// The seconds for which a cached row lives, if it has a maximum age or no schedule.
     pub ttl: Option<f64>,
-    /// A random factor, 0 to 1, for the first delay of a row that was scheduled together with others: it spreads their
-    /// refreshes.
+    /// A random factor, 0 to 1, for the first delay of a row that was scheduled together with other rows. The factor
+    /// spreads their refreshes.
     pub spread: f64,
     /// The seconds until the next attempt, if the row could not be loaded.
     pub backoff: f64,
@@ -106,9 +105,9 @@ pub struct FinishReport {
 pub struct CachedRow {
     /// The row, in JSON.
     pub json: Vec<u8>,
-    /// The seconds since it was loaded; `None` for a row without a schedule, or one that another program has cached.
+    /// The seconds since the row was loaded; `None` if the row has no schedule, or another program has cached it.
     pub age: Option<f64>,
-    /// The seconds until it is removed; `None` if it stays.
+    /// The seconds until the row is removed; `None` if the row stays.
     pub ttl: Option<f64>,
 }
 
@@ -125,7 +124,7 @@ pub fn short_reason(reason: &str) -> String {
     short
 }
 
-#[doc(hidden)] // Only the row cache calls it.
+#[doc(hidden)] // Only the row cache calls this.
 impl RedisStore {
     /// Schedules rows, which are due at once, and removes rows: at most [`ROWS_AT_ONCE`]. Rows that are being loaded
     /// become due again. If there would be too many rows, schedules none, and returns how many rows are already
@@ -163,15 +162,15 @@ impl RedisStore {
         let keys = self.keys.rows(cache);
         let mut script = self.row_script(&keys);
         script.arg((token, format!("{seconds:.6}")));
-        let (word, of, max_bytes) = match which {
+        let (kind, target, max_bytes) = match which {
             LeaseOf::Due(rows) => ("DUE", rows.to_string(), 0),
             LeaseOf::Row(id) => ("ROW", id.to_owned(), 0),
             LeaseOf::Free { id, max_bytes } => ("FREE", id.to_owned(), max_bytes),
         };
-        if word != "DUE" {
-            script.key(keys.row(of.as_bytes()));
+        if kind != "DUE" {
+            script.key(keys.row(target.as_bytes()));
         }
-        script.arg((word, of, max_bytes));
+        script.arg((kind, target, max_bytes));
         let reply = self.connections.run(Role::Write, &ROWS_LEASE, &script);
         let reply = reply.await?;
         let [leased, next, garbage, gone] = items(&reply) else {
@@ -208,7 +207,8 @@ impl RedisStore {
             script.key(keys.row(id));
             script.arg(id);
         }
-        // On an error, the rows stay in the schedule and are found again. The error must not discard the leased rows.
+        // After an error, the rows stay in the schedule, and a later call finds them again. The error must not discard
+        // the leased rows.
         let _ = self.connections.run(Role::Write, &ROWS_DROP, &script).await;
     }
 
@@ -250,7 +250,7 @@ impl RedisStore {
         }
     }
 
-    /// Returns the number of scheduled rows, and some of the rows: first the failing rows, then the others by due time.
+    /// Returns the number of scheduled rows, and some of the rows: first the failing rows, then other rows by due time.
     pub async fn list_rows(&self, cache: &str, query: &RowsQuery) -> Result<RowList> {
         let keys = self.keys.rows(cache);
         let mut pipeline = pipe();

@@ -12,7 +12,7 @@ pub(super) struct Lua {
 }
 
 impl Lua {
-    /// Joins the files of a script, each with its name and its text.
+    /// Joins the files of a script. Each file is a pair of its name and its text.
     fn new(files: &[(&str, &str)]) -> Self {
         let text = |(file, text): &(&str, &str)| replaced(file).unwrap_or_else(|| (*text).into());
         let source: String = files.iter().map(text).collect();
@@ -71,12 +71,12 @@ impl Invocation {
         invocation
     }
 
-    /// Adds a key, or several.
+    /// Adds one or more keys.
     pub(super) fn key(&mut self, keys: impl ToRedisArgs) {
         keys.write_redis_args(&mut self.keys);
     }
 
-    /// Adds an argument, or several. A `None` adds nothing: see [`or_empty`].
+    /// Adds one or more arguments. A `None` adds nothing: see [`or_empty`].
     pub(super) fn arg(&mut self, args: impl ToRedisArgs) {
         args.write_redis_args(&mut self.args);
     }
@@ -91,8 +91,8 @@ impl Invocation {
         self.args.append(&mut other.args);
     }
 
-    /// The call of a script: EVALSHA with the hash of a script that the server has cached, or EVAL with the source,
-    /// which the server then caches.
+    /// The command that calls a script: EVALSHA with the hash of a cached script, or EVAL with the source, which the
+    /// server then caches.
     pub(super) fn command(&self, name: &str, script: &str) -> Cmd {
         let parts = self.keys.len() + self.args.len();
         let bytes: usize = self.keys.iter().chain(&self.args).map(Vec::len).sum();

@@ -16,7 +16,7 @@ pub(super) struct Server {
     version: String,
     /// Whether a node of a cluster is used as a standalone server.
     is_lone_node: bool,
-    /// The policy of eviction, the number of evicted keys, and 1 if no memory is left, as inspect.lua notes them.
+    /// The policy of eviction, the number of evicted keys, and 1 if no memory is left, in the form of inspect.lua.
     memory: String,
 }
 
@@ -72,7 +72,7 @@ impl Server {
             }
             Some(_) => {}
             None => warnings.push(Condition::UnknownServer.warning(format!(
-                "the server's version, and whether it evicts, is unknown, as INFO is not permitted: allow it with {grant}"
+                "the server's version and policy of eviction are unknown, as INFO is denied: allow INFO with {grant}"
             ))),
         }
         warnings.extend(self.memory_warning());
@@ -85,7 +85,7 @@ impl Server {
         warnings
     }
 
-    /// Stores the memory state that inspect.lua has noted.
+    /// Stores the state of the server's memory, in the form of inspect.lua.
     pub(super) fn set_memory(&mut self, memory: &str) {
         self.memory = shown(memory.as_bytes());
     }

@@ -38,10 +38,11 @@ const NOTHING_LISTED_FOR: i64 = 4;
 /// The approximate maximum number of listed rankings with several configurations.
 const MAX_MIXED_RANKINGS: usize = 20;
 
-/// The approximate seconds by which a heartbeat may be late, and the most listed instances whose heartbeat is later.
+/// The approximate seconds after which an instance with a late heartbeat is silent.
 const SILENT_AFTER: i64 = 5;
+/// The most silent instances that are listed.
 const MAX_SILENT: isize = 5;
-/// The most living instances whose names are compared with those of silent ones.
+/// The most living instances whose names are compared with the names of silent instances.
 const MAX_COMPARED: isize = 100;
 
 /// The fields of the state that are read.
@@ -65,12 +66,13 @@ const FIELDS: [&str; 17] = [
     "gone",
 ];
 
-/// The seconds between two attempts to read facts that the server refused, and between two inspections by the folder.
-const ASKED_AFTER: i64 = 5;
+/// The seconds between two INFO commands that the server may refuse, between two checks of large keys, and between two
+/// inspections by the folder.
+const ASK_EVERY: i64 = 5;
 
-/// Whether at least [`ASKED_AFTER`] seconds have passed since `last`. If so, sets `last` to now.
+/// Whether at least [`ASK_EVERY`] seconds have passed since `last`. If so, sets `last` to now.
 fn is_due(last: &AtomicI64, now: i64) -> bool {
-    let is_recent = (0..ASKED_AFTER).contains(&now.saturating_sub(last.load(Ordering::Relaxed)));
+    let is_recent = (0..ASK_EVERY).contains(&now.saturating_sub(last.load(Ordering::Relaxed)));
     if !is_recent {
         last.store(now, Ordering::Relaxed);
     }
@@ -80,14 +82,14 @@ fn is_due(last: &AtomicI64, now: i64) -> bool {
 impl RedisStore {
     pub(super) fn untrimmed_warning(&self) -> Option<Warning> {
         let refusal = lock(&self.untrimmed).clone();
-        // The rule must name the Redis user of the instances. A process that only reads has another user, so it names
-        // none.
+        // The rule must name the Redis user of the instances. A process that only reads has another user, so its rule
+        // names no user.
         let user = Some(&self.connections.server_info).filter(|_| !self.options.is_read_only);
         let grant = user.map_or_else(|| "ACL SETUSER … +xtrim".into(), |user| user.grant("xtrim"));
         (!refusal.is_empty()).then(|| {
             Condition::Untrimmed.warning(format!(
-                "entries of {} that are folded stay there, and at `journal_bytes` instances hold their samples back, \
-                 as XTRIM is denied ({refusal}): allow it with {grant}",
+                "folded entries of {} are not removed, and at `journal_bytes` instances hold their samples back, \
+                 as XTRIM is denied ({refusal}): allow XTRIM with {grant}",
                 self.keys.journal()
             ))
         })
@@ -127,8 +129,8 @@ impl RedisStore {
         pipeline.zrangebyscore_limit_withscores(keys.instances(), from, to, 0, MAX_SILENT);
     }
 
-    /// Returns a status with the keys, rankings and instances in these replies, for the warnings. Without replies, asks
-    /// the server for them if a key was quarantined since the last listing.
+    /// Returns a status with only the quarantined keys, mixed rankings and silent instances of these replies. Without
+    /// replies, asks the server for the lists if a key was quarantined since the last listing.
     async fn lists_of(
         &self,
         now: i64,
@@ -161,7 +163,7 @@ impl RedisStore {
         Ok(listed)
     }
 
-    /// The instances with an old heartbeat, without those that were restarted under the same name.
+    /// The instances with an old heartbeat, except instances that were restarted under the same name.
     async fn silent_instances(
         &self,
         late: Option<&Value>,
@@ -191,9 +193,9 @@ impl RedisStore {
             };
             let seconds = now.saturating_sub(*at);
             let is_late = seconds >= int(every)?.saturating_add(SILENT_AFTER - 1);
-            let lives = |other| bytes(name).is_some() && items(other).first() == Some(name);
+            let has_name = |other| bytes(name).is_some() && items(other).first() == Some(name);
             let name = bytes(name).map_or_else(|| (*id).to_owned(), shown);
-            (is_late && !alive.iter().any(lives)).then_some(SilentInstance { name, seconds })
+            (is_late && !alive.iter().any(has_name)).then_some(SilentInstance { name, seconds })
         };
         Ok(late.iter().filter_map(silent).collect())
     }
@@ -297,7 +299,8 @@ impl RedisStore {
     }
 }
 
-/// Parses the note of acquire.lua about an entry of a newer version: id, version, time and seconds of waiting.
+/// Parses the field `newer` of the state, which acquire.lua writes about an entry of a newer version: id, version, time
+/// and seconds of waiting.
 fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
     let mut words = newer.split(' ');
     let position: Position = words.next()?.parse().ok()?;
@@ -318,7 +321,7 @@ fn ranking_warnings(hash: &Value) -> Vec<String> {
     warnings
 }
 
-/// The quarantined keys, oldest first. Each has the number of its refusal, which gives the order.
+/// The quarantined keys, oldest first. Each key has the number of its refusal, which determines the order.
 fn problems(hash: &Value) -> Vec<Problem> {
     let mut problems: Vec<((u64, i64), Problem)> = pairs(hash)
         .filter_map(|(key, value)| {

@@ -1,4 +1,4 @@
-//! Reads the tables of the store: the folder at a given version of the state, other readers at any version.
+//! Reads the tables of the store. The folder reads at a given version of the state, other readers at any version.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ const PAGES_AT_ONCE: usize = 16;
 /// The cursor at which a scan begins and ends.
 const START: &str = "0";
 
-/// The size of a field of the table, in small fields.
+/// The cost of reading a field of the table, as a number of small fields.
 fn weight(table: &Table) -> usize {
     match table {
         Table::InstanceMinutes { .. } => MAX_REPORTED,
@@ -64,7 +64,7 @@ impl RedisStore {
             {
                 script.key(self.keys.table(table));
                 script.arg((values_command(table), fields.len(), *fields));
-                // Besides its fields, each table costs about as much as one small field.
+                // In addition to its fields, each table costs about as much as one small field.
                 size += 1 + weight(table) * fields.len();
                 group.extend(parts.pop_front());
             }

@@ -82,8 +82,8 @@ pub(super) fn has_scores(scores: &Value) -> bool {
     items(scores).iter().any(|score| *score != Value::Nil)
 }
 
-/// Reads a set of statistics from the scores of [`STATISTICS`]; `None` if it has none of them. Fails if one is missing
-/// or not a number.
+/// Reads a set of statistics from the scores of [`STATISTICS`]; `None` if all scores are missing. Fails if some scores
+/// are missing or not numbers.
 pub(super) fn access_time(scores: &Value) -> Result<Option<AccessTimeStats>, &'static str> {
     let [count, sum, sumsq, min, max] = items(scores) else {
         return Ok(None);
@@ -94,9 +94,7 @@ pub(super) fn access_time(scores: &Value) -> Result<Option<AccessTimeStats>, &'s
     let score = |score: &Value| match float(score) {
         Some(score) if score.is_finite() => Ok(score),
         Some(_) => Err("a score is not a finite number; mend it with ZADD, or delete the key"),
-        None => {
-            Err("not all of the members min, max, count, sum and sumsq are there; delete the key")
-        }
+        None => Err("a member of min, max, count, sum and sumsq is missing; delete the key"),
     };
     Ok(Some(AccessTimeStats {
         count: score(count)?,
@@ -107,13 +105,13 @@ pub(super) fn access_time(scores: &Value) -> Result<Option<AccessTimeStats>, &'s
     }))
 }
 
-/// The length of an hour in ISO form, in bytes. Reads ask for one byte more, which reveals a longer text.
+/// The length of an hour in ISO form, in bytes. Reads ask for one more byte, which shows whether the text is longer.
 pub(super) const ISO_HOUR_LEN: isize = 19;
 /// The most characters that are shown of a text from the server.
 const MAX_SHOWN: usize = 300;
 
-/// Makes a text from the server safe to log and show: one line of at most 300 characters, with unprintable ones
-/// escaped. Every text from the server passes through this function, which is idempotent.
+/// Makes a text from the server safe to log and show: one line of at most 300 characters, in which unprintable
+/// characters are escaped. Every text from the server passes through this function, which is idempotent.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let chars = bytes.utf8_chunks().flat_map(|chunk| {
         // Quotes and backslashes are printable, and escaping them would make the text longer at each pass.

@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 use super::cache::{Cache, Options};
 use super::daemon::Daemon;
 use super::events::Events;
-use super::flights::Flights;
 use super::handle::{RowCache, list};
 use super::loader::{self, RowLoader};
 use super::local::Local;
 use super::places::Places;
+use super::single_flight::SingleFlight;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::handle::Handle;
 use tower_pulse_core::row_lists::ListRows;
@@ -74,8 +74,8 @@ impl<L> RowCacheBuilder<L> {
         self
     }
 
-    /// The most rows that this process loads at once, 16 by default: 1 to 1,000. Loads of scheduled rows and loads for
-    /// callers take turns; further loads wait, including those of [`get_or_load`](RowCache::get_or_load).
+    /// The most rows that this process loads at once, 16 by default: 1 to 1,000. Further loads wait, including those of
+    /// [`get_or_load`](RowCache::get_or_load). Loads of scheduled rows and loads for callers alternate.
     ///
     /// A loader may ask its own cache for other rows. Such rows are loaded one at a time, and do not count towards the
     /// limit. Rows do count if a task that the loader has spawned asks for them.
@@ -102,7 +102,7 @@ impl<L> RowCacheBuilder<L> {
         self
     }
 
-    /// The age at which a row that could not be refreshed is removed: 1 s to a year. Without it, the last good row
+    /// The age at which a row that could not be refreshed is removed: 1 s to a year. By default, the last loaded row
     /// stays.
     pub fn max_age(mut self, age: Duration) -> Self {
         self.options.max_age = Some(age);
@@ -231,8 +231,8 @@ impl<L: RowLoader> RowCacheBuilder<L> {
             places: Places::new(options.concurrency),
             options,
             scheduled: Notify::new(),
-            loads: Flights::default(),
-            fetches: Flights::default(),
+            loads: SingleFlight::default(),
+            fetches: SingleFlight::default(),
         });
         let listed = RowCache(cache.clone());
         let listing: Arc<ListRows> = Arc::new(move |query| {

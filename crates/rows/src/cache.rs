@@ -1,5 +1,5 @@
-//! The cache that handles and the task share: refreshes leased rows, and reads cached ones. The futures that a handle
-//! awaits are boxed, so that this crate compiles them: see [`BoxFuture`].
+//! The cache that handles and the task share: refreshes leased rows, and reads cached rows. The futures that a handle
+//! awaits are boxed, so that only this crate compiles them: see [`BoxFuture`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 
 use super::error::RowError;
 use super::events::{Event, Events};
-use super::flights::Flights;
 use super::loader::AnyLoader;
 use super::local::{Local, ReadRow};
 use super::places::{Place, Places};
+use super::single_flight::SingleFlight;
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::Result;
 use tower_pulse_core::random::short_random_name;
@@ -25,8 +25,8 @@ use tower_pulse_redis::rows::{
     CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow,
 };
 
-/// The interval at which a caller looks for a row that another process is loading.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// The interval at which a caller checks whether another process has loaded a row.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest wait after a failure, in seconds.
 const MAX_BACKOFF: f64 = 60.0;
 
@@ -70,9 +70,9 @@ pub(super) struct Cache {
     /// Notified when this process schedules a row.
     pub(super) scheduled: Notify,
     /// Rows that are being loaded for callers.
-    pub(super) loads: Flights<Answer>,
+    pub(super) loads: SingleFlight<Answer>,
     /// Rows that are being read from the store for callers, with `read_through`.
-    pub(super) fetches: Flights<Answer>,
+    pub(super) fetches: SingleFlight<Answer>,
 }
 
 /// A row that several callers may share; `None` if it does not exist.
@@ -126,22 +126,22 @@ impl Cache {
         Refreshed { row, finished }
     }
 
-    /// Leases a row and refreshes it; `None` if it is leased or cached already. If `is_by_hand`, takes the lease from
-    /// its holder, and refreshes even a cached row. The place is awaited before the lease, so a leased row never waits
-    /// for a place. The refresh runs in a task of its own, which goes on if the caller is dropped, because other
+    /// Leases a row and refreshes it; `None` if the row is leased or cached already. If `is_forced`, takes the lease
+    /// from another holder, and refreshes even a cached row. Waits for a place before the lease, so a leased row never
+    /// waits for a place. The refresh runs in its own task, which continues if the caller is dropped, because other
     /// callers wait for the end of the lease.
     #[inline(never)]
     pub(super) fn refresh_in_task<'a>(
         self: &'a Arc<Self>,
         id: &'a str,
-        is_by_hand: bool,
+        is_forced: bool,
     ) -> StoreFuture<'a, Option<Refreshed>> {
         Box::pin(async move {
             let place = self.places.for_caller().await;
             let (cache, leased) = (self.clone(), id.to_owned());
             let task = tokio::spawn(async move {
                 let (id, max_bytes) = (&*leased, cache.options.max_bytes);
-                let which = match is_by_hand {
+                let which = match is_forced {
                     true => LeaseOf::Row(id),
                     false => LeaseOf::Free { id, max_bytes },
                 };
@@ -176,8 +176,8 @@ impl Cache {
         loaded
     }
 
-    /// Loads a row that is not cached. If another task or process loads it already, waits for that row. Without the
-    /// store, loads it for this process only.
+    /// Loads a row that is not cached. If another task or process already loads the row, waits for the result. Without
+    /// the store, loads the row for this process only.
     #[inline(never)]
     pub(super) fn load_once<'a>(
         self: &'a Arc<Self>,
@@ -191,7 +191,7 @@ impl Cache {
                     false => self.load_uncached(id).await,
                 }
             };
-            // Joining could deadlock a nested load: the other task may wait for the place that this load holds.
+            // A nested load that joined another load could deadlock: the other load may wait for the same place.
             match self.places.is_nested() {
                 true => load.await,
                 false => self.loads.join(id, load).await,
@@ -213,13 +213,13 @@ impl Cache {
                 Ok(None) => {}
                 Err(_) => return self.load_uncached(id).await,
             }
-            // The deadline starts when another process first holds the lease, as getting a place may take long.
+            // The deadline starts when another process first holds the lease, because getting a place may take long.
             let now = tokio::time::Instant::now();
             if now >= *deadline.get_or_insert(now + self.options.lease()) {
                 let reason = "another process has not loaded it in time";
                 return answer(id, Err(reason.to_owned()));
             }
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -294,7 +294,7 @@ impl Cache {
         let error = match self.store.cached_rows(name, ids, max_bytes).await {
             Ok(rows) => {
                 let rows = ids.iter().zip(rows);
-                return Ok(rows.map(|(id, row)| self.in_store(id, row)).collect());
+                return Ok(rows.map(|(id, row)| self.note_read(id, row)).collect());
             }
             Err(error) if self.options.local_fallback => error,
             Err(error) => return Err(error),
@@ -307,11 +307,11 @@ impl Cache {
         if stale > 0 { Ok(last) } else { Err(error) }
     }
 
-    fn in_store(&self, id: &str, row: Option<CachedRow>) -> Option<ReadRow> {
+    /// Remembers a row that was read from the store, with its age.
+    fn note_read(&self, id: &str, row: Option<CachedRow>) -> Option<ReadRow> {
         let row = row.map(|row| {
             let unscheduled = self.options.unscheduled_age.as_secs_f64();
-            // The time to live gives the age of a row without a schedule. A time longer than `unscheduled_age` says
-            // nothing.
+            // The time to live gives the age of a row without a schedule, unless it is longer than `unscheduled_age`.
             let ttl = row.ttl.filter(|ttl| *ttl <= unscheduled);
             let age = row.age.or(ttl.map(|ttl| unscheduled - ttl));
             ReadRow {

@@ -16,9 +16,9 @@ use tower_pulse_core::row_lists::RowCaches;
 use tower_pulse_core::task::{DENIED_WAIT, Stopped};
 use tower_pulse_redis::rows::{LeaseOf, LeasedRow};
 
-/// The longest time between two looks for due rows, as other processes may schedule rows.
+/// The longest time between two checks for due rows, because other processes may schedule rows.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// The shortest time between two looks, so that rows due close together are leased together.
+/// The shortest time between two checks, so that rows due close together are leased together.
 const MIN_WAIT: Duration = Duration::from_millis(5);
 
 /// Refreshes due rows, several at once. `caches` lists the cache while the daemon lives.
@@ -60,7 +60,7 @@ impl Daemon {
         let (cache, mut admission) = (self.cache.clone(), stopped.admission());
         while !stopped.is_set() {
             let end_timeout = self.end_timeout;
-            // While the store does not answer, all but one place are left to callers.
+            // While the store does not answer, callers may use all places but one.
             let most = match self.is_answered {
                 true => cache.options.concurrency,
                 false => 1,
@@ -114,7 +114,7 @@ impl Daemon {
                 }
             }
         }
-        // The leases of these rows have ended, so the next look finds when the rows are due.
+        // The leases of these rows have ended, so the next check finds when the rows are due.
         while let Some(loaded) = self.loading.try_join_next() {
             let _ = loaded.map(|loaded| self.ended(loaded));
         }
@@ -128,8 +128,8 @@ impl Daemon {
         Duration::try_from_secs_f64(loaded.ok()??.max(0.0)).ok()
     }
 
-    /// Leases as many due rows as there are places, and begins to load them. Returns the wait until the next look. Logs
-    /// an error of the store.
+    /// Leases as many due rows as there are places, and begins to load them. Returns the wait until the next check.
+    /// Warns of an error of the store.
     async fn lease(&mut self, mut places: Vec<Place>) -> Result<Duration> {
         let token = short_random_name();
         let most = places.len();
@@ -144,7 +144,7 @@ impl Daemon {
             self.load(token.clone(), row, place);
         }
         Ok(match leased.next {
-            // More rows may be due: look again once a place is free.
+            // More rows may be due: check again once a place is free.
             _ if is_full => Duration::ZERO,
             Some(seconds) => Duration::try_from_secs_f64(seconds)
                 .unwrap_or(MAX_WAIT)

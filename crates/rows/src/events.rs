@@ -17,7 +17,7 @@ pub(super) enum Event {
 
 const NAMES: [&str; 5] = ["hits", "misses", "failures", "refreshes", "stale"];
 
-/// The counter and the sum of each event. The sum is separate, as all counters beyond `max_counters` share one counter.
+/// The counter and the sum of each event. Sums are separate: all counters beyond `max_counters` share one counter.
 #[derive(Debug)]
 pub(super) struct Events([(Counter, AtomicU64); NAMES.len()]);
 

@@ -72,7 +72,7 @@ impl RowCache {
         self.schedule_all(&rows).await
     }
 
-    /// Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    /// Boxed, so that only this crate compiles the future: see [`BoxFuture`].
     #[inline(never)]
     fn schedule_all<'a>(&'a self, rows: &'a [RowDelay]) -> BoxFuture<'a, Result<(), RowError>> {
         Box::pin(async move {
@@ -146,14 +146,14 @@ impl RowCache {
             .collect()
     }
 
-    /// Returns the cached row, and loads it first if it is not cached; `None` if it does not exist. One task of one
-    /// process loads it for all concurrent callers.
+    /// Returns the cached row. Loads it first if it is not cached; `None` if the row does not exist. One task of one
+    /// process loads the row for all concurrent callers.
     ///
     /// A row without a schedule stays cached for [`unscheduled_age`](super::RowCacheBuilder::unscheduled_age). While
     /// the store is unreachable, the row is loaded and not cached.
     ///
     /// Waits while [`concurrency`](super::RowCacheBuilder::concurrency) loads of other rows are in progress. Dropping
-    /// the future stops the wait; a load that has begun goes on, unless the store is unreachable.
+    /// the future stops the wait. A load that has begun continues, unless the store is unreachable.
     ///
     /// # Errors
     /// [`RowError::NotAllowed`], [`RowError::Load`] or [`RowError::Type`].
@@ -169,14 +169,14 @@ impl RowCache {
         row.map(|row| parsed(id, &row)).transpose()
     }
 
-    /// The name of the cache; empty for the unnamed one.
+    /// The name of the cache; empty for the unnamed cache.
     pub fn name(&self) -> &str {
         &self.0.options.name
     }
 }
 
-/// Lists some scheduled rows of a cache, and counts all of them. Failing rows come first, then those that have been due
-/// for the longest time.
+/// Lists some scheduled rows of a cache, and counts all scheduled rows. Failing rows come first, then the rows that
+/// have been due for the longest time.
 pub async fn list(cache: &RowCache, query: &RowsQuery) -> Result<RowList, StoreError> {
     cache.0.list(query).await
 }

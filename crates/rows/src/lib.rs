@@ -4,19 +4,19 @@
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
 // Read `places` (how many rows are loaded at once), `loader`, `events` and `local` (counts and rows of this process),
-// `flights` (callers that share an answer), `cache` (refreshing and reading), `handle` (the public calls), `daemon`
-// (the task that refreshes due rows), then `builder` (the configuration).
+// `single_flight` (callers that share an answer), `cache` (refreshing and reading), `handle` (the public calls),
+// `daemon` (the task that refreshes due rows), then `builder` (the configuration).
 
 mod builder;
 mod cache;
 mod daemon;
 mod error;
 mod events;
-mod flights;
 mod handle;
 mod loader;
 mod local;
 mod places;
+mod single_flight;
 
 pub use self::builder::RowCacheBuilder;
 pub use self::error::RowError;

@@ -15,7 +15,7 @@ use tower_pulse_redis::rows::LoadedRow;
 /// Loads rows from their source, such as a database or another service.
 ///
 /// Any closure from an id to a future of `Result<Option<T>, E>` is a loader: `Ok(None)` says that the row does not
-/// exist. Implement the trait for a loader with a name or with state of its own.
+/// exist. Implement the trait for a loader that has a name or its own state.
 pub trait RowLoader: Send + Sync + 'static {
     /// The row. It is cached as JSON; for readers in other languages it should be a JSON object.
     type Row: Serialize + Send;
@@ -60,7 +60,7 @@ pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize)
                 .map(Some)
                 .map_err(|error| format!("it cannot be written as JSON: {error}"))
         });
-        // The load runs in a task of its own, so that a panic ends only that task. The `JoinSet` ends the task when
+        // The load runs in a separate task, so that a panic ends only that task. The `JoinSet` ends the task when
         // this future is dropped.
         let mut task = JoinSet::new();
         task.spawn(load);

@@ -17,7 +17,7 @@ pub(super) struct ReadRow {
     pub(super) age: Option<Duration>,
 }
 
-/// The most rows with counts of their own.
+/// The most rows with separate counts.
 const MAX_COUNTED: usize = 10_000;
 
 /// The most rows whose failure is remembered.
@@ -35,7 +35,7 @@ pub(super) struct Local {
 struct State {
     /// The rows, each with its number in `order` and the time of its read.
     rows: HashMap<Arc<str>, (u64, Tick, ReadRow)>,
-    /// The ids of the rows; the most recently read from the store is last.
+    /// The ids of the rows, least recently read from the store first.
     order: BTreeMap<u64, Arc<str>>,
     next: u64,
     bytes: usize,
@@ -54,7 +54,7 @@ impl Local {
         }
     }
 
-    /// The row as it was last read, if that was within `age`. The age of the result includes the time since.
+    /// The row as it was last read, if the read was less than `age` ago. The row's age includes the time since then.
     pub(super) fn last(&self, id: &str, age: Duration) -> Option<ReadRow> {
         let state = lock(&self.state);
         let (_, read, row) = state.rows.get(id)?;
@@ -90,7 +90,7 @@ impl Local {
     /// Counts a read of a row, or a failed load.
     pub(super) fn count(&self, id: &str, event: Event) {
         let counts = &mut lock(&self.state).counts;
-        // Half of the space is reserved for rows with hits, as a client may invent ids.
+        // Half of the counts are reserved for rows with hits, because clients may make up ids.
         let most = match event {
             Event::Hit => MAX_COUNTED,
             _ => MAX_COUNTED / 2,
@@ -180,10 +180,10 @@ mod tests {
         let first = first.to_string();
         local.remember(&first, Some(row(900, None)));
         local.remember("new", Some(row(900, None)));
-        assert!(last(&first).is_some(), "it was read again");
+        assert!(last(&first).is_some(), "the row was read again");
         manual.advance(Duration::from_secs(2));
         let row_49 = local.last("49", Duration::from_secs(3));
-        let age = row_49.expect("it was read last").age;
+        let age = row_49.expect("a recent row").age;
         assert_eq!(age, Some(Duration::from_secs(51)));
         assert!(local.last("49", Duration::from_secs(2)).is_none());
         local.remember("49", None);

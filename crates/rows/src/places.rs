@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
-/// The places of a cache. The daemon and the callers alternate, so that neither waits for all loads of the other.
+/// The places of a cache. The daemon and the callers get places alternately.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// At most the daemon and one caller wait for a permit, and are served in order.
+    /// At most two wait for a permit at once: the daemon and one caller.
     permits: Arc<Semaphore>,
     /// Held by the caller that waits for a permit. The other callers wait for this lock, in order.
     first_caller: Mutex<()>,
@@ -18,12 +18,12 @@ pub(super) struct Places {
 /// The right to load one row. The place becomes free when the `Place` and all futures of [`Place::scope`] are dropped.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The places that the load holds: its own, and those of the loads that wait for it, of any cache.
+    /// The places that the load holds: its own place, and the places of all loads that wait for it, in any cache.
     held: Vec<Held>,
 }
 
-/// A place that a load holds. The load may lend it to a *nested* load: one that a load of the same cache has started
-/// and waits for.
+/// A place that a load holds. The load may lend the place to a *nested* load. This is a load in the same cache that the
+/// first load has started, and waits for.
 #[derive(Clone, Debug)]
 struct Held {
     /// The permits of the cache, which identify the cache.
@@ -58,7 +58,7 @@ impl Places {
 
     /// Whether this task is a load of this cache.
     pub(super) fn is_nested(&self) -> bool {
-        HELD.try_with(|held| held.iter().any(|held| held.is_of(self)))
+        HELD.try_with(|held| held.iter().any(|held| held.belongs_to(self)))
             .unwrap_or(false)
     }
 
@@ -66,7 +66,7 @@ impl Places {
     /// place to one such row at a time.
     pub(super) async fn for_caller(&self) -> Place {
         let held = HELD.try_with(Vec::clone).unwrap_or_default();
-        let lender = held.iter().find(|held| held.is_of(self)).cloned();
+        let lender = held.iter().find(|held| held.belongs_to(self)).cloned();
         let right: Right = match lender {
             Some(Held { right, nested, .. }) => Arc::new((nested.lock_owned().await, right)),
             None => {
@@ -88,13 +88,13 @@ impl Places {
         places
     }
 
-    /// Never `None`, as the semaphore is never closed.
+    /// Never `None`, because the semaphore is never closed.
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         self.permits.clone().acquire_owned().await.ok()
     }
 
     fn place(&self, mut held: Vec<Held>, right: Right) -> Place {
-        held.retain(|held| !held.is_of(self));
+        held.retain(|held| !held.belongs_to(self));
         held.push(Held {
             permits: self.permits.clone(),
             right,
@@ -105,7 +105,7 @@ impl Places {
 }
 
 impl Held {
-    fn is_of(&self, places: &Places) -> bool {
+    fn belongs_to(&self, places: &Places) -> bool {
         Arc::ptr_eq(&self.permits, &places.permits)
     }
 }

@@ -74,7 +74,7 @@ async fn two_processes_read_a_scheduled_offer_from_the_cache() {
 }
 
 #[tokio::test]
-async fn what_is_asked_wrongly_is_refused() {
+async fn invalid_requests_are_refused() {
     let server = RedisServer::start().await;
     let (_dir, _processes, [mut client, _]) = two_processes(&server.url()).await;
     for (path, status) in [

@@ -17,7 +17,7 @@ static SCRIPT: LazyLock<String> = LazyLock::new(|| {
         std::fs::create_dir_all(&dir).expect("a folder for axe-core");
         for name in ["package.json", "package-lock.json"] {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("axe").join(name);
-            std::fs::copy(file, dir.join(name)).expect("a copy of what npm reads");
+            std::fs::copy(file, dir.join(name)).expect("a copy of a file that npm reads");
         }
         let mut npm = Command::new("npm");
         npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);

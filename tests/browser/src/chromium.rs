@@ -13,8 +13,8 @@ use crate::devtools::DevTools;
 use crate::rig::process::{Leashed, TempDir};
 
 /// Debian's paths of Chromium. The first one that exists is used, unless the environment variable `CHROMIUM` names
-/// another. The shell is Chromium without windows and menus, and needs half of the CPU time. The script in `/usr/bin`
-/// that starts the shell is not used, as the shell would outlive the script.
+/// another path. The shell is Chromium without windows and menus, and needs half of the CPU time. The tests do not use
+/// the script in `/usr/bin` that starts the shell, because the shell would outlive the script.
 const BINARIES: [&str; 2] = [
     "/usr/lib/chromium/chromium-headless-shell",
     "/usr/bin/chromium",
@@ -24,7 +24,7 @@ const BINARIES: [&str; 2] = [
 const START: Duration = Duration::from_secs(30);
 
 /// A headless browser that makes no requests of its own. Tabs in the background run at full speed. Tabs share a few
-/// processes, as starting one takes longer than most tests.
+/// processes, because starting a process takes longer than most tests.
 const ARGUMENTS: &str = "--headless=new --remote-debugging-port=0 --lang=en-US --mute-audio --no-first-run
     --no-default-browser-check --disable-extensions --disable-sync --disable-background-networking
     --disable-component-update --disable-default-apps --disable-breakpad --disable-crash-reporter

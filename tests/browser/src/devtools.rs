@@ -1,7 +1,7 @@
 //! A connection to Chromium by its DevTools protocol: calls, and the events of tabs.
 //!
-//! Messages are JSON objects over one WebSocket. A call has a number, which its answer repeats; a tab's messages carry the
-//! number of its session. Events are kept, as the browser sends them, until the tab's [`Session`] takes them.
+//! Messages are JSON objects over one WebSocket. An answer has the number of its call. The messages of a tab have the
+//! id of its session. Events are kept, as the browser sends them, until the tab's [`Session`] takes them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ pub(crate) struct Event {
     pub(crate) params: Value,
 }
 
-/// The connection. Clones share it.
+/// A connection, which clones share.
 #[derive(Clone)]
 pub(crate) struct DevTools {
     calls: mpsc::UnboundedSender<String>,
@@ -96,7 +96,7 @@ impl DevTools {
         let _ = self.calls.send(call.to_string());
         match tokio::time::timeout(ANSWER, answer).await {
             Ok(Ok(answer)) => answer.map_err(|error| format!("{method}: {error}")),
-            gone => Err(format!("{method}: {gone:?}")),
+            error => Err(format!("{method}: {error:?}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the browser emulates: a window's size, a user's preferences, and a missing network.
+//! Emulates a window's size, a user's preferences, and a missing network.
 
 use serde_json::json;
 

@@ -4,8 +4,7 @@ use serde_json::json;
 
 use crate::page::{Page, quoted};
 
-/// The visible part of an element: what lies within the window, and within all elements around it that clip their
-/// content.
+/// The part of an element that is within the window, and within all surrounding elements that clip their content.
 const PART: &str = "(element) => {
     const part = {left: 0, top: 0, right: document.documentElement.clientWidth, bottom: innerHeight};
     const rects = [element.getBoundingClientRect()];
@@ -48,7 +47,7 @@ impl Page {
             first_shown(query)
         );
         let point = self.until_value(&find, Option::is_some).await;
-        let (x, y): (f64, f64) = point.expect("it can be clicked on");
+        let (x, y): (f64, f64) = point.expect("a point to click on");
         self.mouse("mouseMoved", x, y, 0, 0).await;
         self.mouse("mousePressed", x, y, 1, 1).await;
         self.mouse("mouseReleased", x, y, 0, 1).await;
@@ -160,5 +159,5 @@ pub fn in_view(query: &str) -> String {
 /// An expression: the first element that matches and has a place on the page.
 fn first_shown(query: &str) -> String {
     let query = quoted(query);
-    format!("$$({query}).find((one) => one.getClientRects().length > 0)")
+    format!("$$({query}).find((element) => element.getClientRects().length > 0)")
 }

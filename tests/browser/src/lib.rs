@@ -13,7 +13,7 @@
 //!
 //! Two crates drive Chromium over its DevTools protocol, chromiumoxide and headless_chrome. Both compile the whole
 //! protocol as types: 70 to 90 s of processor time, a fifth of the build of all tests. The tests need two dozen methods
-//! of the protocol, which `devtools` calls by name, with JSON. [`page::Page`] hides that from the tests.
+//! of the protocol, which `devtools` calls by name, with JSON.
 
 pub mod axe;
 pub mod chromium;

@@ -152,7 +152,7 @@ impl Page {
         if let Some(thrown) = answer.get("exceptionDetails") {
             let description = thrown["exception"]["description"].as_str();
             let text = description.or(thrown["text"].as_str());
-            return Err(text.unwrap_or("it throws").to_owned());
+            return Err(text.unwrap_or("an exception").to_owned());
         }
         let value = answer["result"]["value"].take();
         serde_json::from_value(value).map_err(|error| error.to_string())
@@ -200,7 +200,7 @@ impl Page {
         self.until(&format!("!({})", shown(query))).await;
     }
 
-    /// The URL.
+    /// The URL of the page, with its fragment.
     pub async fn url(&self) -> String {
         self.eval("location.href").await
     }
@@ -315,7 +315,7 @@ impl Drop for Page {
             let devtools = Chromium::shared().devtools();
             devtools.call("Target.disposeBrowserContext", context).await;
         });
-        // This blocks the thread of the test's runtime, so the browser's own runtime does the work.
+        // This call blocks the thread of the test's runtime, so the browser's own runtime catches up.
         has_caught_up.recv().expect("the page answers");
         let mut watch = lock(&self.watch);
         watch.update(self.tab.take_events());

@@ -148,8 +148,8 @@ async fn forward(state: Arc<State>, request: Request) -> Response {
 /// The names of the questions in a query such as `ask=paths%3Fwindow%3D1h&ask=marks`.
 fn questions(path: &str) -> Vec<&str> {
     let query = path.split_once('?').map_or("", |(_, query)| query);
-    let asked = query.split('&').filter_map(|one| one.strip_prefix("ask="));
+    let asked = query.split('&').filter_map(|ask| ask.strip_prefix("ask="));
     asked
-        .map(|one| one.split('%').next().unwrap_or_default())
+        .map(|question| question.split('%').next().unwrap_or_default())
         .collect()
 }

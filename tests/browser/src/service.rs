@@ -55,7 +55,6 @@ pub const HOSTILE: [&str; 7] = [
 pub struct Service {
     pulse: Pulse,
     serving: Serving,
-    /// The further instances.
     _others: Vec<Pulse>,
 }
 
@@ -165,7 +164,7 @@ impl Service {
     }
 
     /// A service with 20 requests of 20 ms in each of the last 30 minutes and in the present one. One minute has six
-    /// more: one of 900 ms, and five of 300 ms, of which only four are among the five slowest requests of the hour.
+    /// more requests: one of 900 ms, and five of 300 ms. Of the five, four are among the five slowest of the hour.
     pub async fn with_slow_minute() -> Self {
         let begin = half_an_hour_ago();
         let millis = |at| match at == begin + 25 * MINUTE {
@@ -184,7 +183,7 @@ impl Service {
 
     /// A service with the requests of eight days: 20 in each half hour of a working day from 9 to 17 UTC, 2 in all others.
     pub async fn with_week() -> Self {
-        // Requests exactly at the turn of an hour would be drained with those of the hour before.
+        // Requests exactly at the start of an hour would be drained with the requests of the hour before.
         let begin = (Clock::system().now_seconds() / HOUR - 8 * 24) * HOUR + 20;
         let millis = |at| {
             // 1970-01-01 was a Thursday.
@@ -241,7 +240,7 @@ impl Service {
         service
     }
 
-    /// A service of several instances, `web-00` and so on. The first one serves the page.
+    /// A service of several instances, `web-00` and so on. The first instance serves the page.
     pub async fn of_instances(instances: usize) -> Self {
         let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
         let named = |number| builder().instance(format!("web-{number:02}"));
@@ -336,7 +335,7 @@ impl Service {
         service
     }
 
-    /// A service in which all names are from [`HOSTILE`], and all requests fail with such kinds and messages.
+    /// A service with names from [`HOSTILE`], whose requests all fail with kinds and messages from [`HOSTILE`].
     pub async fn hostile() -> Self {
         let named = builder().service(HOSTILE[0]).instance(HOSTILE[1]);
         let pulse = built(named.app_version(HOSTILE[2]));
@@ -372,19 +371,18 @@ impl Service {
     pub async fn with_access(access: Access) -> Self {
         let pulse = built(builder());
         let app = pulse.mount("/admin/pulse", access);
-        Self::of(pulse, app).await
+        Self::with_app(pulse, app).await
     }
 
-    /// A service whose page needs a login, and a flag. While the flag is set, the login is lost, and all answers are
-    /// 401.
+    /// A service whose page needs a login, and a flag. While the flag is set, all answers are 401, as after a logout.
     pub async fn guarded() -> (Self, Arc<AtomicBool>) {
         let pulse = built(builder());
-        let is_out = Arc::new(AtomicBool::new(false));
-        let is_out_now = is_out.clone();
+        let is_logged_out = Arc::new(AtomicBool::new(false));
+        let flag = is_logged_out.clone();
         let guard = middleware::from_fn(move |request: Request, next: Next| {
-            let is_out = is_out_now.load(Ordering::SeqCst);
+            let is_logged_out = flag.load(Ordering::SeqCst);
             async move {
-                match is_out {
+                match is_logged_out {
                     true => StatusCode::UNAUTHORIZED.into_response(),
                     false => next.run(request).await,
                 }
@@ -392,20 +390,20 @@ impl Service {
         });
         let app = Router::new().route("/", get(|| async { "home" }));
         let app = app.layer(pulse.layer()).merge(mounted(&pulse)).layer(guard);
-        let service = Self::of(pulse, app).await;
+        let service = Self::with_app(pulse, app).await;
         Client::connect(service.address()).await.get("/").await;
         service.flush().await;
-        (service, is_out)
+        (service, is_logged_out)
     }
 
     /// Serves an application and the page.
     async fn serve(pulse: Pulse, app: Router) -> Self {
         let app = app.merge(mounted(&pulse));
-        Self::of(pulse, app).await
+        Self::with_app(pulse, app).await
     }
 
     /// Serves an application that has the page.
-    async fn of(pulse: Pulse, app: Router) -> Self {
+    async fn with_app(pulse: Pulse, app: Router) -> Self {
         Self {
             serving: Serving::start(app).await,
             pulse,

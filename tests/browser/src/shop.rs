@@ -42,8 +42,8 @@ impl Shop {
     /// Starts a demo with this incident at the end of its past.
     pub async fn in_which(incident: &str) -> Self {
         // If more than two demos recorded their pasts at once, they would slow each other down.
-        static TURNS: Semaphore = Semaphore::const_new(2);
-        let _turn = TURNS.acquire().await.expect("it is never closed");
+        static PERMITS: Semaphore = Semaphore::const_new(2);
+        let _permit = PERMITS.acquire().await.expect("a semaphore that is open");
         let history = match SHARED.contains(&incident) {
             true => "90m",
             false => "60m",
@@ -51,7 +51,7 @@ impl Shop {
         Self::start(&[("DEMO_HISTORY", history), ("DEMO_INCIDENT", incident)]).await
     }
 
-    /// The demo with this incident. All tests of this process share the demo, so none may change anything in it.
+    /// The demo with this incident. All tests of this process share the demo, so no test may change its data.
     pub async fn with(incident: &str) -> &'static Self {
         static SHOPS: [OnceCell<Shop>; SHARED.len()] = [const { OnceCell::const_new() }; _];
         let number = SHARED.iter().position(|name| *name == incident);

@@ -37,7 +37,7 @@ impl Exchange {
     }
 }
 
-/// All that a tab has done.
+/// The requests and the errors of a tab.
 #[derive(Default)]
 pub(crate) struct Watch {
     /// The host of the first URL. Requests may go only to this host.
@@ -130,7 +130,7 @@ impl Watch {
         let foreign = self.exchanges.iter().filter(|exchange| {
             !is_local(&exchange.url).contains(&true) && Some(host(&exchange.url)) != self.origin
         });
-        let foreign = foreign.map(|one| format!("a request to another host: {}", one.url));
+        let foreign = foreign.map(|request| format!("a request to another host: {}", request.url));
         errors.cloned().chain(foreign).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Five instances whose clocks are up to an hour apart, each of which folds now and then.
+//! Five instances whose clocks are up to an hour apart. Each instance folds from time to time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,24 +17,24 @@ use crate::rig::server::RedisServer;
 
 /// The differences between the instances' clocks and the server's clock, in seconds.
 const OFFSETS: [i64; 5] = [-1_800, -900, 0, 900, 1_800];
-/// Number of steps in an hour.
+/// The number of steps in an hour.
 const STEPS: i64 = 4;
 
 struct Instance {
     service: Service,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
 }
 
 /// Serves for `hours`, and compares each hour of each page: counters and records.
 pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
-    let (servers, servers_hand) = Clock::manual(now());
+    let (store_clock, server_clock) = Clock::manual(now());
     let mut instances: Vec<Instance> = Vec::new();
     for offset in OFFSETS {
-        let (clock, hand) = Clock::manual(now() + offset);
-        let pulse = with_clocks(options(&server.url(), PATIENT), &servers, &clock);
+        let (clock, manual_clock) = Clock::manual(now() + offset);
+        let pulse = with_clocks(options(&server.url(), PATIENT), &store_clock, &clock);
         let service = match instances.first() {
             Some(first) => first.service.join(pulse),
             None => Service::new(pulse),
@@ -42,7 +42,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
         instances.push(Instance {
             service,
             clock,
-            hand,
+            manual_clock,
         });
     }
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -50,7 +50,8 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let (mut kills, mut faults) = (0, Vec::new());
     for step in 1..=hours as i64 * STEPS {
         for instance in &instances {
-            // The first drain of a second counts for the second before, so it comes before the requests.
+            // The samples of the first drain in a second count for the previous second. So a drain precedes the
+            // requests.
             instance.service.settle().await;
             let hour = hour_of(instance.clock.now_seconds());
             let served = oracle.entry(hour).or_insert_with(|| vec![0; PAGES]);
@@ -78,9 +79,9 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
             }
         }
         let time = Duration::from_secs((HOUR / STEPS) as u64);
-        let hands = instances.iter().map(|instance| &instance.hand);
-        let hands = hands.chain([&servers_hand]);
-        hands.for_each(|hand| hand.advance(time));
+        let manual_clocks = instances.iter().map(|instance| &instance.manual_clock);
+        let manual_clocks = manual_clocks.chain([&server_clock]);
+        manual_clocks.for_each(|manual_clock| manual_clock.advance(time));
         // Clients are not killed after the last step, so that all later calls are answered.
         if step < hours as i64 * STEPS {
             kills += server.kill_clients().await;
@@ -105,7 +106,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let line = format!("late {}, skewed {}", fold.late, fold.skewed);
     report.fault_if(fold.late + fold.skewed > 0, line);
     let store = first.pulse.backend();
-    let now = servers.now_seconds();
+    let now = store_clock.now_seconds();
     report.stored = 0;
     for page in 0..PAGES {
         let name = format!("hits:{}", context(page));

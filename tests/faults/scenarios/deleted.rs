@@ -1,5 +1,4 @@
-//! `state` or the journal is deleted under load: health reports the missing samples, and no sample is
-//! counted twice.
+//! The state or the journal is deleted under load: health reports the missing samples, and no sample is counted twice.
 
 use redis::aio::MultiplexedConnection;
 use tower_pulse_model::context::Kind;
@@ -33,7 +32,7 @@ async fn delete(conn: &mut MultiplexedConnection, key: &str) -> (i64, u64) {
     (requests.sum(), bytes.sum())
 }
 
-/// Number of requests to pages in an entry.
+/// The number of requests to pages in an entry.
 fn pages(payload: &[u8]) -> i64 {
     let mut reader = EntryReader::new(payload).unwrap();
     let mut requests = 0;
@@ -47,9 +46,9 @@ fn pages(payload: &[u8]) -> i64 {
     requests
 }
 
-/// Deletes the journal alone or `state` alone. Health reports a deleted journal as a hole in bytes. A deleted `state`
-/// is a reset: the journal is orphaned, and the calls in doubt are counted as lost. Every other time no instance folds,
-/// so that the exact number of missing requests is known.
+/// Deletes only the journal or, with `is_state`, only the state. Health reports a deleted journal as a hole in bytes. A
+/// deleted state is a reset: the journal is orphaned, and the calls in doubt are counted as lost. Every other time, no
+/// instance folds, so that the exact number of missing requests is known.
 pub async fn deleted(is_state: bool, times: u64, seed: u64) -> Report {
     let key = if is_state {
         keys().state
@@ -65,25 +64,25 @@ pub async fn deleted(is_state: bool, times: u64, seed: u64) -> Report {
         let service = Service::new(with_response_timeout(&server.url(), PATIENT));
         let load = service.load(seed ^ n);
         let conn = &mut server.connection().await;
-        until("something is folded, and something waits", async || {
+        until("some entries are folded, and some wait", async || {
             let conn = &mut conn.clone();
             keys().folded(conn).await > 0 && keys().unfolded(conn).await > 0
         })
         .await;
-        let is_all_gone = n.is_multiple_of(2);
-        if is_all_gone {
+        let is_exact = n.is_multiple_of(2);
+        if is_exact {
             keys().stop_folding(conn).await;
-            until("much waits", async || {
+            until("many bytes wait", async || {
                 keys().unfolded(&mut conn.clone()).await > 20_000
             })
             .await;
         }
         let (requests, bytes) = delete(conn, &key).await;
-        if is_all_gone {
+        if is_exact {
             keys().free_lease(conn).await;
         }
         let served = service.oracle.served();
-        until("it goes on", async || {
+        until("the service continues", async || {
             service.oracle.served() > served + 500
         })
         .await;
@@ -102,16 +101,16 @@ pub async fn deleted(is_state: bool, times: u64, seed: u64) -> Report {
         let is_wrong = match is_state {
             true => resets != 1 || (journal.orphaned == 0 && requests > 0),
             false => {
-                let (hole, least) = (journal.hole_bytes, if is_all_gone { bytes } else { 0 });
-                let is_told = (least..=bytes).contains(&hole) && (hole > 0 || missing == 0);
-                lost > 0 || resets > 0 || !is_told
+                let (hole, least) = (journal.hole_bytes, if is_exact { bytes } else { 0 });
+                let is_reported = (least..=bytes).contains(&hole) && (hole > 0 || missing == 0);
+                lost > 0 || resets > 0 || !is_reported
             }
         };
         report.fault_if(is_wrong, line);
-        let gone = if is_all_gone { requests } else { 0 }..=requests + lost;
+        let gone = if is_exact { requests } else { 0 }..=requests + lost;
         let line = format!("{missing} requests are missing, {gone:?} are expected");
         report.fault_if(!gone.contains(&missing), line);
-        // A request that is missing and reported counts as accounted for.
+        // A missing request that health reports counts as stored.
         report.expected += served;
         report.stored += stored + missing.clamp(*gone.start(), *gone.end());
         report.notes.push(format!("{missing} missing, {lost} lost"));

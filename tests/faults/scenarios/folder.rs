@@ -13,13 +13,13 @@ use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
 
-/// The number of processes that take turns to fold.
+/// The number of processes that may fold.
 const CANDIDATES: usize = 3;
 /// The time in which another instance must fold.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(7);
-/// Deadline for anything else.
+/// The deadline of all other waits.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
-/// The number of contexts in each step: few, so that a round has several steps, however fast the server is.
+/// The number of contexts in each step: so few that a round has several steps even on a fast server.
 const STEP: &str = "8";
 /// Delay of each answer to the folder, so that a round lasts long enough for a signal to interrupt it.
 const DELAY: Duration = Duration::from_millis(12);
@@ -65,7 +65,7 @@ impl Candidate {
             let is_flushed = health["recording"]["recorded"] == self.answered
                 && health["recording"]["pending_series"] == 0
                 && health["flush"]["in_doubt_age_seconds"].is_null();
-            let why = || format!("it is not flushed: {health:#}");
+            let why = || format!("not flushed: {health:#}");
             is_flushed.then_some(()).ok_or_else(why)
         })
         .await;
@@ -107,17 +107,17 @@ impl Fleet {
         instances.position(|candidate| candidate.instance == folder)
     }
 
-    /// Waits until another candidate than `not` folds. Candidates other than `not` get requests meanwhile.
-    async fn next_folder(&mut self, not: Option<usize>) -> usize {
+    /// Waits until a candidate except `excluded` folds. Meanwhile all candidates except `excluded` get requests.
+    async fn next_folder(&mut self, excluded: Option<usize>) -> usize {
         let end = Instant::now() + RECOVERY_TIMEOUT;
         loop {
             let folder = self.folder().await;
-            if let Some(at) = folder.filter(|_| folder != not) {
+            if let Some(at) = folder.filter(|_| folder != excluded) {
                 return at;
             }
             assert!(Instant::now() < end, "no instance takes over");
             for (at, candidate) in self.candidates.iter_mut().enumerate() {
-                if not != Some(at) {
+                if excluded != Some(at) {
                     candidate.ping().await;
                 }
             }
@@ -125,7 +125,7 @@ impl Fleet {
         }
     }
 
-    /// Freezes the folder in the middle of a round. Its own requests are in the journal.
+    /// Freezes the folder in the middle of a round, when all requests of the folder are in the journal.
     async fn freeze_in_a_round(&mut self) -> usize {
         let end = Instant::now() + RECOVERY_TIMEOUT;
         loop {
@@ -140,7 +140,7 @@ impl Fleet {
             }
             self.candidates[at].demo.thaw();
             let log = self.candidates[at].demo.stderr();
-            assert!(Instant::now() < end, "no folder is met in a round: {log}");
+            assert!(Instant::now() < end, "no folder was in a round: {log}");
         }
     }
 
@@ -162,29 +162,29 @@ impl Fleet {
     }
 }
 
-/// Calls `strike`, which kills or freezes a folder, `n` times in total. It returns the time until another instance
-/// folded. Several fleets run at once, because each waits most of the time.
+/// Calls `stop_folder` `n` times in total. The function kills or freezes a folder, and returns the time until another
+/// instance folded. Several fleets run at once, because each fleet waits most of the time.
 async fn in_fleets(
     fleets: u64,
     n: u64,
     seed: u64,
-    strike: impl AsyncFn(&mut Fleet) -> Duration,
+    stop_folder: impl AsyncFn(&mut Fleet) -> Duration,
 ) -> Report {
-    let strike = &strike;
+    let stop_folder = &stop_folder;
     let runs = (0..fleets).map(|at| async move {
         let mut fleet = Fleet::start().await;
         let load = fleet.service.load(seed ^ at);
         let mut slowest = Duration::ZERO;
         for _ in at * n / fleets..(at + 1) * n / fleets {
-            slowest = slowest.max(strike(&mut fleet).await);
+            slowest = slowest.max(stop_folder(&mut fleet).await);
         }
         load.stop().await;
         (fleet.end().await, slowest)
     });
     let (mut all, mut slowest) = (Report::default(), Duration::ZERO);
-    for (report, of_fleet) in futures_util::future::join_all(runs).await {
+    for (report, time) in futures_util::future::join_all(runs).await {
         all.add(report);
-        slowest = slowest.max(of_fleet);
+        slowest = slowest.max(time);
     }
     let line = format!("taken over within {:.1} s", slowest.as_secs_f64());
     all.fault_if(slowest > TAKEN_OVER_WITHIN, &*line);
@@ -230,7 +230,7 @@ pub async fn folders_frozen(times: u64, fleets: u64, seed: u64) -> Report {
     })
     .await;
     report.done = format!(
-        "{times} folders frozen in the middle of a round, and revived when another one folded"
+        "{times} folders frozen in the middle of a round, and revived when another instance folded"
     );
     report
 }

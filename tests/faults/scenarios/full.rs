@@ -34,12 +34,12 @@ pub async fn journal_full(time: Duration, seed: u64) -> Report {
     let service = Service::new(bounded(&server.url()));
     let other = service.join(bounded(&server.url()));
     let loads = [service.load(seed), other.load(seed ^ 1)];
-    until("something is folded", async || {
+    until("some entries are folded", async || {
         keys().folded(&mut conn.clone()).await > 0
     })
     .await;
     keys().stop_folding(conn).await;
-    until_within(Duration::from_secs(120), "it is full", async || {
+    until_within(Duration::from_secs(120), "a full journal", async || {
         is_full(&service) && is_full(&other)
     })
     .await;
@@ -74,7 +74,7 @@ pub async fn journal_full(time: Duration, seed: u64) -> Report {
     let seconds = time.as_secs_f64();
     report.done = format!("a journal at its bound for {seconds:.0} s");
     report.notes.extend([
-        format!("at most {most_bytes} bytes in it"),
+        format!("at most {most_bytes} bytes in the journal"),
         format!("{most_names} names pending"),
     ]);
     report

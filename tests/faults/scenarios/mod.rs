@@ -26,7 +26,7 @@ use crate::rig::server::RedisServer;
 /// The result of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The faults that happened, in words.
+    /// A description of the faults that happened.
     pub done: String,
     pub expected: i64,
     pub stored: i64,
@@ -59,10 +59,10 @@ impl Report {
             ],
             ..Self::default()
         };
-        // The finest precisions retain two and ten minutes, which a run may exceed.
-        let is_fine =
+        // The finest precisions retain two and ten minutes. A run may take longer.
+        let is_finest =
             |line: &String| line.starts_with("hits at 1 s") || line.starts_with("hits at 5 s");
-        report.faults.retain(|line| !is_fine(line));
+        report.faults.retain(|line| !is_finest(line));
         report
             .faults
             .extend(ended.err().map(|error| error.to_string()));
@@ -104,7 +104,7 @@ fn keys() -> JournalKeys {
     JournalKeys::below(PREFIX)
 }
 
-/// Delay of each answer to the folder, so that a round lasts.
+/// The delay of each answer to the folder, so that a round lasts long enough for a fault.
 const DELAY: Duration = Duration::from_millis(4);
 
 /// Waits until a round is in progress.

@@ -1,4 +1,4 @@
-//! Connections that end, a server that freezes, and replies that are lost on their way.
+//! Connections that end, a server that freezes, and replies that are lost.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub async fn kills_and_freezes(
             server.thaw();
         }
     }
-    // Freezes the server until a flush fails, and the service gives up the connection.
+    // Freezes the server until a flush fails, and the service makes a new connection.
     let before = proxy.connections();
     server.freeze();
     service.flush_failed().await;
@@ -56,7 +56,7 @@ pub async fn kills_and_freezes(
     report
 }
 
-/// Loses each fifth reply: the connection is cut, becomes silent, or ends in the middle of the reply.
+/// Loses every fifth reply: the connection is cut, becomes silent, or ends in the middle of the reply.
 pub async fn lost_replies(flushes: u64, seed: u64) -> Report {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;

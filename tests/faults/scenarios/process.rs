@@ -49,10 +49,10 @@ impl Clients {
     }
 }
 
-/// Starts the demo under a prefix of its own, with a flush each `interval` milliseconds, lets it serve for some
+/// Starts the demo with its own prefix and a flush each `interval` milliseconds. Lets the demo serve for some
 /// milliseconds, and ends it with `end`. Returns the times of the answers, in order, and the number of requests in
 /// Redis.
-async fn one(
+async fn run_demo(
     server: &RedisServer,
     round: u64,
     interval: u64,
@@ -90,7 +90,8 @@ pub async fn sigterm(rounds: u64, within: Duration, seed: u64) -> Report {
     let mut slowest = Duration::ZERO;
     for round in 0..rounds {
         let mut took = None;
-        let (answered, stored) = one(&server, round, 1_000, rng.u64(200..1_500), async |demo| {
+        let millis = rng.u64(200..1_500);
+        let (answered, stored) = run_demo(&server, round, 1_000, millis, async |demo| {
             let start = Instant::now();
             demo.signal("TERM");
             let exit = demo.wait_exit(within).await;
@@ -113,7 +114,7 @@ pub async fn sigkill(rounds: u64, interval: u64, allowed: Duration, seed: u64) -
     let (mut report, mut widest) = (Report::default(), Duration::ZERO);
     for round in 0..rounds {
         let mut killed = Instant::now();
-        let (answered, stored) = one(
+        let (answered, stored) = run_demo(
             &server,
             round,
             interval,
@@ -135,18 +136,17 @@ pub async fn sigkill(rounds: u64, interval: u64, allowed: Duration, seed: u64) -
 }
 
 impl Report {
-    /// Adds processes that have ended. On each connection, one request may be served without an answer, when the
-    /// connection is closed.
+    /// Adds processes that have ended. When a connection is closed, one request may be served without an answer.
     pub fn ended(&mut self, answered: i64, stored: i64, connections: i64) {
-        let unheard = (stored - answered).clamp(0, connections);
+        let unanswered = (stored - answered).clamp(0, connections);
         let line = format!("{stored} stored, {answered} answered");
-        self.fault_if(stored != answered + unheard, line);
-        self.expected += answered + unheard;
+        self.fault_if(stored != answered + unanswered, line);
+        self.expected += answered + unanswered;
         self.stored += stored;
     }
 
     /// Adds a process that was killed, with the times of its answers and the number of its requests in the store.
-    /// Returns how long before the kill the oldest missing request was answered.
+    /// Returns the time from the answer to the oldest missing request until the kill.
     pub fn killed(
         &mut self,
         killed: Instant,

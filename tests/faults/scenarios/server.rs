@@ -10,7 +10,7 @@ use crate::rig::proxy::Proxy;
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::until;
 
-/// A service that folds in small steps, so that a round has several steps, however fast the server is.
+/// A service that folds in small steps, so that a round has several steps even on a fast server.
 fn stepwise(url: &str) -> tower_pulse::Builder {
     crate::faults::service::builder(url).fold_step_contexts(8)
 }
@@ -39,7 +39,7 @@ pub async fn servers_killed(kills: u64, seed: u64) -> Report {
         all += 1;
         let folded = keys().folded(conn).await;
         proxy.refuse(false);
-        until("it is folded on", async || {
+        until("folding continues", async || {
             keys().folded(&mut conn.clone()).await > folded
         })
         .await;
@@ -56,14 +56,14 @@ async fn replicate(conn: &mut MultiplexedConnection, host: &str, port: &str) {
     let () = issue(conn, "REPLICAOF", (host, port)).await;
 }
 
-async fn linked(replica: &RedisServer) {
-    until("the replica follows", async || {
+async fn until_linked(replica: &RedisServer) {
+    until("the replica is connected to its primary", async || {
         replica.info("replication").await["master_link_status"] == "up"
     })
     .await;
 }
 
-/// A primary, and a replica that takes its place.
+/// A primary, and a replica that is promoted after a fault.
 struct Pair {
     primary: RedisServer,
     replica: RedisServer,
@@ -78,7 +78,7 @@ impl Pair {
         let primary = RedisServer::start().await;
         let replica = RedisServer::builder().replica_of(primary.port());
         let replica = replica.start().await;
-        linked(&replica).await;
+        until_linked(&replica).await;
         let proxy = Proxy::start(primary.port()).await;
         proxy.delay(DELAY);
         Self {
@@ -89,12 +89,12 @@ impl Pair {
         }
     }
 
-    /// Cuts replication: no server listens on this port, and the replica keeps its data.
+    /// Ends replication: no server listens on this port, and the replica keeps its data.
     async fn cut(&mut self) {
         replicate(&mut self.conn, "127.0.0.1", "1").await;
     }
 
-    /// Cuts replication in the middle of a round.
+    /// Ends replication in the middle of a round.
     async fn cut_in_a_round(&mut self) {
         let primary = &mut self.primary.connection().await;
         let end = Instant::now() + Duration::from_secs(30);
@@ -104,16 +104,16 @@ impl Pair {
             if keys().is_in_a_round(&mut self.conn).await {
                 return;
             }
-            assert!(Instant::now() < end, "the replica is never met in a round");
+            assert!(Instant::now() < end, "the replica was never in a round");
             let port = self.primary.port().to_string();
             replicate(&mut self.conn, "127.0.0.1", &port).await;
-            linked(&self.replica).await;
+            until_linked(&self.replica).await;
         }
     }
 
     /// Waits until the replica has some requests.
     async fn replicated(&self) {
-        until("something is replicated", async || {
+        until("some requests are replicated", async || {
             Stored::read(&mut self.conn.clone()).await.total() > 0
         })
         .await;
@@ -125,7 +125,7 @@ impl Pair {
         self.primary.kill_9();
         self.proxy.set_upstream(self.replica.port());
         // For a moment, the proxy leads to a replica that refuses writes.
-        until("that is noticed", async || {
+        until("the service reports this", async || {
             let error = service.health().store.last_error.unwrap_or_default();
             error.contains("READONLY")
         })
@@ -134,7 +134,7 @@ impl Pair {
     }
 }
 
-/// Only the primary has the calls that are acknowledged after replication was cut, and the primary is lost.
+/// Only the primary has the calls from after the end of replication, and the primary is lost.
 async fn under_load(seed: u64) -> Report {
     let mut pair = Pair::start().await;
     let service = Service::new(stepwise(&pair.proxy.url()));
@@ -143,12 +143,12 @@ async fn under_load(seed: u64) -> Report {
     pair.cut_in_a_round().await;
     let primary = &pair.primary.connection().await;
     let folded = keys().folded(&mut primary.clone()).await;
-    until("much is on the primary alone", async || {
+    until("only the primary has many entries", async || {
         keys().folded(&mut primary.clone()).await > folded + 20_000
     })
     .await;
     pair.fail_over(&service).await;
-    until("it is sent again", async || {
+    until("calls are sent again", async || {
         service.health().flush.replayed > 0
     })
     .await;
@@ -177,7 +177,7 @@ async fn after_the_first_call(is_known: bool) -> Report {
     let mut report = Report::at_the_end(&service, &pair.replica).await;
     let flush = service.health().flush;
     let is_wrong = flush.replayed == 0 || (flush.store_resets > 0) == is_known;
-    report.fault_if(is_wrong, format!("not as it should be: {flush:?}"));
+    report.fault_if(is_wrong, format!("not as expected: {flush:?}"));
     let ended = first.pulse.shutdown().await;
     report
         .faults

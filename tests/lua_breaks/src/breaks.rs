@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Break {
     /// The script, without `.lua`.
     pub(crate) script: &'static str,
-    /// What goes wrong.
+    /// A sentence that describes the violation.
     pub(crate) name: &'static str,
     /// The text that is replaced, which the script contains once.
     pub(crate) from: &'static str,
@@ -22,13 +22,13 @@ impl Break {
     /// Returns the broken script.
     ///
     /// # Errors
-    /// When the text to replace does not occur exactly once, as after a change of the script.
+    /// If the text to replace does not occur exactly once, as after a change of the script.
     pub(crate) fn apply(&self, source: &str) -> Result<String, String> {
         match source.matches(self.from).count() {
             1 => Ok(source.replacen(self.from, self.to, 1)),
             count => Err(format!(
-                "{}.lua contains {count} times, and not once, what the break `{}` replaces: {}",
-                self.script, self.name, self.from
+                "the break `{}` replaces a text that {}.lua must contain once, but contains {count} times: {}",
+                self.name, self.script, self.from
             )),
         }
     }
@@ -48,16 +48,16 @@ breaks! {
     "each hello begins a new generation",
     "if generation then return" => "if generation and not created then return";
 
-    "a generation is always said to be new",
+    "the answer says that each generation is new",
     "{generation, now - created, was_fresh}" => "{generation, 0, was_fresh}";
 
-    "the second instance is told that the generation was not fresh",
+    "the second instance learns that the generation was not fresh",
     "{generation, now - created, was_fresh}" => "{generation, now - created, '0'}";
 
-    "a generation is fresh although entries were there",
+    "a generation is fresh although the journal had entries",
     "(orphans == 0 and redis.call(" => "(redis.call(";
 
-    "a generation is fresh although contexts are there",
+    "a generation is fresh although contexts exist",
     "'EXISTS', KEYS[3], KEYS[4], KEYS[5])" => "'EXISTS', KEYS[3])";
 
     "a generation is fresh although a journal was orphaned before",
@@ -66,19 +66,19 @@ breaks! {
     "a journal without its state is deleted",
     "if left > 0 then redis.call('XADD', KEYS[3]," => "if false then redis.call('XADD', KEYS[3],";
 
-    "a journal of any size is set aside",
+    "an orphaned journal of any size is kept",
     "if left > 0 then redis.call('XADD', KEYS[3]," => "if true then redis.call('XADD', KEYS[3],";
 
-    "an orphaned journal also stays the journal",
+    "the journal keeps the entries of an orphaned journal",
     "  redis.call('DEL', KEYS[2])\nend" => "end";
 
     "an orphaned journal never expires",
     "  redis.call('EXPIRE', KEYS[3], ARGV[4])\n" => "";
 
-    "an empty journal stays when its state is gone",
+    "an empty journal without its state is not deleted",
     "if orphans == 0 then redis.call('DEL', KEYS[2]) end" => "";
 
-    "a new generation does not say since when it has recorded",
+    "a new generation does not store the beginning of its data",
     "'since', now, " => "";
 
     "orphaned entries are not counted",
@@ -100,13 +100,13 @@ breaks! {
     "a call after a lost one is appended",
     "if fence ~= tonumber(ARGV[4]) then" => "if fence > tonumber(ARGV[4]) then";
 
-    "a fence of 20 digits is believed",
+    "a fence of 20 digits is accepted",
     "string.sub(last or '0 ', 1, 16)" => "(last or '0 ')";
 
-    "a lease that never ends counts as attended",
+    "a lease without an end counts as a folder",
     "left >= 0 and left <= 600 and 1 or 0" => "left ~= -2 and left <= 600 and 1 or 0";
 
-    "a lease that ends in a day counts as attended",
+    "a lease that ends in a day counts as a folder",
     "left >= 0 and left <= 600 and 1 or 0" => "left >= 0 and 1 or 0";
 
     "the journal is never full",
@@ -115,7 +115,7 @@ breaks! {
     "trimmed bytes count as bytes of the journal",
     "offset - (tonumber(trimmed) or 0)" => "offset";
 
-    "an id does not commit to the entries before it",
+    "an id does not depend on the entries before it",
     "table.concat({head, ARGV[2]" => "table.concat({ARGV[2]";
 
     "an offset does not count the bytes of the entry",
@@ -124,19 +124,19 @@ breaks! {
     "an entry of an older version lowers the version that folders need",
     "math.max(tonumber(need) or 0, tonumber(ARGV[6]))" => "tonumber(ARGV[6])";
 
-    "a fence has no stamp",
+    "a fence has no time",
     "ARGV[3] .. ' ' .. time[1]" => "ARGV[3] .. ' 0'";
 
-    "each call passes for the oldest that is not folded",
+    "each call counts as the oldest call that is not folded",
     "if low == head then redis" => "if low then redis";
 
-    "what was recorded before the generation does not count",
+    "samples from before the generation do not move the beginning of the data",
     "if first and began and first < began" => "if first and false and began and first < began";
 
-    "what counts as recorded begins with the last call",
+    "each call moves the beginning of the data",
     "if first and began and first < began" => "if first and began";
 
-    "a clock that is far off moves what counts as recorded",
+    "a clock that is far behind moves the beginning of the data",
     " and first > time[1] - ARGV[11] then" => " then";
 
     "an entry of another program stops all calls",
@@ -145,41 +145,41 @@ breaks! {
     "a stream that has used its last id stops all calls",
     " or string.find(refusal, 'exhausted', 1, true)" => "";
 
-    "entries that are not folded go with those of another program",
+    "entries that are not folded are removed with an entry of another program",
     "redis.call('XRANGE', KEYS[4], '(' .. from, head, 'COUNT', 16)" => "{}";
 
-    "only some of the entries that are not folded stay",
+    "only the first 16 entries that are not folded are kept",
     "until #entries == 0" => "until true";
 
-    "an entry of ten thousand fields fails the removal half-way",
+    "an entry with ten thousand fields ends the removal in the middle",
     "unpack(kept[2], 1, math.min(#kept[2], 100))" => "unpack(kept[2])";
 
-    "the old journal stays",
+    "the renamed journal is not deleted",
     "  redis.pcall('DEL', KEYS[4])\n" => "";
 
-    "the removal of another program's entries is not told",
+    "the answer does not report the removal of another program's entries",
     "{'DONE', id, low, attended, refusal}" => "{'DONE', id, low, attended}";
 
-    "a duplicate is said to be folded",
+    "the answer to a duplicate says that its call is folded",
     "{'DUPLICATE', head, low" => "{'DUPLICATE', low, low";
 ]
 "acquire": [
-    "the lease of another instance is taken",
+    "an instance acquires the lease of another instance",
     "if holder and holder ~= ARGV[1] and foreign == '' then return {'HELD'} end" => "";
 
-    "a lease that never ends keeps all instances from folding",
+    "a lease without an end keeps all instances from folding",
     "or (left == -1 or left > 600) and 'it does not expire soon' or ''" => "or ''";
 
-    "every instance reads up to an entry that it cannot read",
+    "an instance does not wait at an entry that it cannot read",
     "if entry then" => "if false then";
 
     "an instance waits at an entry that it can read",
     "tonumber(version) > tonumber(ARGV[4])" => "tonumber(version) > 0";
 
-    "a folder waits at an entry that is gone",
+    "a folder waits at a newer entry that is missing",
     "local entry = is_newer and redis.pcall('XRANGE', KEYS[2], id, id)[1]" => "local entry = is_newer and {id, {}}";
 
-    "garbage about a newer entry stops the fold",
+    "garbage in the note about a newer entry stops the fold",
     "redis.pcall('XRANGE', KEYS[2], id, id)" => "redis.call('XRANGE', KEYS[2], id, id)";
 
     "a jump of the clock ends the wait of a newer entry",
@@ -191,34 +191,34 @@ breaks! {
     "an entry of a newer version waits forever",
     "waited = waited + math.max" => "waited = 0 * math.max";
 
-    "a newer entry that is stamped a year ahead waits for a year",
+    "a newer entry with a time a year ahead waits for a year",
     "(age >= 0 and age <" => "(age <";
 
-    "no instance learns that newer entries have waited",
+    "the answer does not say that newer entries have waited long enough",
     "entry and '1' or ''" => "''";
 
-    "nothing is left and folders of older versions wait",
+    "folders of older versions wait although no entry is left",
     "if low == head then redis.call('HSET', KEYS[1], 'need', 0) end" => "";
 
-    "a takeover judges the stamps of a round anew",
+    "a takeover does not learn the newest stamp of its round",
     "judged_upto == upto and stamp or ''" => "''";
 
-    "a takeover judges a round by the stamp of another",
+    "a takeover uses the newest stamp of another round",
     "judged_upto == upto and stamp or ''" => "stamp or ''";
 
-    "the lease cannot be taken without free memory",
+    "acquiring the lease needs free memory",
     "redis.call('PERSIST', KEYS[1])" => "";
 
-    "what was appended to another generation is not counted",
+    "removed entries of another generation are not counted",
     "and strays > 0 then" => "and false then";
 
     "the lease to fold never ends",
     "ARGV[1], 'PX', ARGV[2])" => "ARGV[1])";
 
-    "a takeover does not finish the round that was begun",
+    "a takeover does not finish an interrupted round",
     "{'MINE', low, upto, done," => "{'MINE', low, '', done,";
 
-    "a takeover folds partitions again",
+    "a takeover folds finished partitions again",
     "{'MINE', low, upto, done," => "{'MINE', low, upto, '',";
 
     "a takeover forgets which entries were set aside",
@@ -234,22 +234,22 @@ breaks! {
     "a folder that only reads loses its lease",
     "redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])" => "";
 
-    "a read goes on in another history",
+    "a read continues although a failover has lost the entry before it",
     "  if ARGV[5] ~= low and #redis.call('XRANGE', KEYS[2], ARGV[5], ARGV[5]) == 0 then return {'STALE'} end\n" => "";
 
     "the last entry is read again",
     "local from, till, left, most = '(' .. ARGV[5]," => "local from, till, left, most = ARGV[5],";
 
-    "entries after the end of a begun round are read",
+    "entries after the end of an interrupted round are read",
     "upto ~= '' and upto or head, tonumber" => "head, tonumber";
 
-    "an entry of another program is read behind the newest entry",
+    "an entry of another program after the newest entry is read",
     "upto ~= '' and upto or head, tonumber" => "upto ~= '' and upto or '18446744073709551615-0', tonumber";
 
     "a read has no limit",
     "if left > 0 and (#entries == 0 or size <= left) then" => "if true then";
 
-    "a read returns up to eight entries",
+    "a read returns at most eight entries",
     "until left <= 0 or #page < 8" => "until true";
 
     "an entry that is larger than a read is never read",
@@ -273,7 +273,7 @@ breaks! {
     "records of 20 MiB are read",
     "values[j] and #values[j] <= 2 ^ 20 and values[j]" => "values[j]";
 
-    "records of another type stop the fold",
+    "a table of another type stops the fold",
     "try(ARGV[a + 1]" => "redis.call(ARGV[a + 1]";
 ]
 "fold": [
@@ -283,7 +283,7 @@ breaks! {
     "a step does not change the version",
     "'v', ARGV[2], 'upto', upto" => "'v', v, 'upto', upto";
 
-    "a round ends at an entry that is not there",
+    "a round ends at a missing entry",
     "if open == '' and upto ~= '' and upto ~= head and" => "if upto == 'absent' and";
 
     "a missing permission quarantines all keys",
@@ -301,13 +301,13 @@ breaks! {
     "slices that are rolled up are not marked",
     ", 'rolled', ARGV[16], 'judged'" => ", 'judged'";
 
-    "the stamp of a round is not noted",
+    "the newest stamp of a round is not stored",
     ", 'judged', upto .. ' ' .. ARGV[8])" => ")";
 
-    "the version that folders need stays when nothing is left",
+    "the version that folders need is not reset when no entry is left",
     "  if upto == head then call('HSET', state, 'need', 0) end\n" => "";
 
-    "the version that folders need is lowered below an entry",
+    "the version that folders need is reset while entries are left",
     "  if upto == head then call('HSET', state, 'need', 0) end\n" => "  call('HSET', state, 'need', 0)\n";
 
     "a folder that only writes loses its lease",
@@ -322,25 +322,25 @@ breaks! {
     "a step writes no more than 500 fields of a key",
     "math.min(a + 3 + n, first + 999)" => "math.min(a + 3 + n, a + 1003)";
 
-    "a write that fails is not told",
+    "the key of a failed write is not quarantined",
     "    if type(reply) == 'table' and reply.err then quarantine(key, reply) end\n" => "";
 
     "records never expire",
     "  if ARGV[a + 2] ~= '' then try('EXPIRE', key, ARGV[a + 2]) end\n" => "";
 
-    "missing entries are not told",
+    "the bytes of missing entries are not counted",
     "hole = tonumber(ARGV[15])" => "hole = 0";
 
-    "the end of a round skips entries that came after it",
+    "the end of a round skips entries after the round",
     "'low', upto, 'upto', '', 'done'" => "'low', head, 'upto', '', 'done'";
 
-    "the end of a round leaves it begun",
+    "a finished round stays in progress",
     "'low', upto, 'upto', '', 'done'" => "'low', upto, 'done'";
 
     "the end of a round keeps the positions of entries that were set aside",
     "'done', '', 'aside', '', 'took'" => "'done', '', 'took'";
 
-    "an entry that waits has no age",
+    "the oldest entry that is not folded has no time",
     "upto == head and '' or ARGV[8])" => "'')";
 
     "trimming does not free the journal's bytes",
@@ -349,10 +349,10 @@ breaks! {
     "entries that could not be trimmed free the journal's bytes",
     "if refusal == '' then call('HSET', state, 'trimmed'" => "if true then call('HSET', state, 'trimmed'";
 
-    "entries that could not be trimmed are not told",
+    "the reason why entries could not be trimmed is not stored",
     "else call('HSET', state, 'untrimmed', refusal) end" => "end";
 
-    "the warning of a denied XTRIM stays",
+    "the warning about a denied XTRIM never ends",
     "string.match(ARGV[7], '^%d+'), 'untrimmed', '')" => "string.match(ARGV[7], '^%d+'))";
 
     "the journal is never trimmed",
@@ -362,45 +362,45 @@ breaks! {
     "try('XTRIM', KEYS[2], 'MINID', ARGV[7])" => "try('XTRIM', KEYS[2], 'MAXLEN', 0)";
 ]
 "inspect": [
-    "a policy of eviction that is set later is not noted",
+    "a later change of the eviction policy is not stored",
     "if generation and memory ~= known_memory then" => "if generation and not known_memory then";
 
-    "a full memory is not noted",
+    "a full memory is not detected",
     "used >= 0.99 * most and 1 or 0" => "used < 0 and 1 or 0";
 
-    "a note needs free memory",
+    "the inspection needs free memory",
     "redis.call('PERSIST', state) -- Allowed without free memory, and so are the writes after it.\n" => "";
 
-    "a key that is mended stays in quarantine",
+    "a repaired key stays in quarantine",
     "if not is_wrong(listed[i], listed[i + 1]) then" => "if false then";
 
-    "a key that is wrong leaves the quarantine",
+    "a key with foreign data leaves the quarantine",
     "if not is_wrong(listed[i], listed[i + 1]) then" => "if true then";
 
-    "a table that is gone is told for ever",
+    "a missing table is reported forever",
     "if now - (at or now) < 3600 then" => "if true then";
 ]
 "try": [
-    "a command that is denied counts as data of another program",
+    "a denied command counts as data of another program",
     "if refusal and not (" => "if false and not (";
 
     "a key of another type ends a script",
     "string.find(refusal, 'wrong kind of value', 1, true)" => "false";
 
-    "a stream that takes no entry ends a script",
+    "a stream that accepts no entry ends a script",
     " or string.find(refusal, 'exhausted', 1, true)" => "";
 ]
 "exports": [
     "the last new counters are not listed",
     "list_counter()" => "";
 
-    "an older call takes back the time of a context's last request",
+    "an older call moves the time of a context's last request back",
     "http = zadd(KEYS[6], 'GT', quarantine)" => "http = zadd(KEYS[6], 'CH', quarantine)";
 
-    "a new slice pushes no old one out",
+    "a new slice does not remove the oldest slice",
     "if try('HDEL', key, pushed_out) ~= 1 or renews then" => "if true then";
 
-    "a counter is not renewed while each slice pushes one out",
+    "the time to live of a counter is not renewed while each new slice removes an old slice",
     "~= 1 or renews then" => "~= 1 then";
 
     "counters never expire",
@@ -409,13 +409,13 @@ breaks! {
     "a field that is no number stops the fold",
     "local sum = try('HINCRBY'" => "local sum = redis.call('HINCRBY'";
 
-    "an impossible hour is believed",
+    "an impossible hour is accepted",
     "hour <= '23'" => "hour <= '99'";
 
     "statistics with thousands of members are written",
     "if try('ZCARD', key) > 16 then return" => "if false then return";
 
-    "the least time is replaced by the last call's",
+    "the minimum is replaced by the minimum of the last call",
     "math.min(min, least or min)" => "min";
 
     "an infinite sum is written",
@@ -424,19 +424,19 @@ breaks! {
     "statistics without an hour are merged into any hour",
     "start = try('EXISTS', stats) == 1 and ARGV[9]" => "start = false";
 
-    "a new hour drops the last one",
+    "a new hour deletes the statistics of the hour before",
     "try('RENAME', stats, last) or" => "try('DEL', stats) or";
 
-    "the last hour stays when the current one has no statistics",
+    "the statistics of the last hour stay although the current hour has none",
     "or try('DEL', last)" => "or 0";
 
-    "a new hour does not say which one was the last",
+    "a new hour does not store the start of the hour before",
     "        try('SET', pstart_key, start)\n" => "";
 
-    "an hour between is added to the last one",
+    "an hour between the last and the current hour is added to the last hour",
     "      try('DEL', last)\n      try('SET', pstart_key, iso)" => "      try('SET', pstart_key, iso)";
 
-    "samples of older hours are dropped without being counted",
+    "late samples are not counted",
     "late = late + n" => "late = late";
 
     "late samples are counted for <all> too",
@@ -451,10 +451,10 @@ breaks! {
     "the ranking grows without limit",
     "if surplus > 0 then" => "if surplus > 1e9 then";
 
-    "the ranking loses one too many",
+    "the ranking loses one context too many",
     "math.min(surplus, 1000) - 1)" => "math.min(surplus, 1000))";
 
-    "the ranking loses the slowest",
+    "the ranking loses the slowest contexts",
     "0, math.min(surplus, 1000) - 1)" => "-math.min(surplus, 1000), -1)";
 
     "a huge ranking is trimmed in one step",
@@ -473,19 +473,19 @@ breaks! {
     "the fence of an instance that appended meanwhile is removed",
     "if redis.call('HGET', state, ARGV[i]) == ARGV[i + 1] then" => "if true then";
 
-    "a hole is closed over entries that are there",
+    "a hole is closed although the journal has its entries",
     "if to ~= low and not has_entries(to) then" => "if to ~= low then";
 
-    "a hole skips the entries after a begun round",
+    "closing a hole skips the entries after an interrupted round",
     "(upto ~= '' and has_entries(head)) and upto or head" => "head";
 
-    "a hole is not told",
+    "the bytes of a hole are not counted",
     "    redis.call('HINCRBY', state, 'hole', string.format('%.0f', till - from))\n" => "";
 
-    "a hole stays part of the journal's bytes",
+    "the bytes of a closed hole still count as bytes of the journal",
     ", 'trimmed', till)" => ")";
 
-    "a closed hole leaves the round begun",
+    "a closed hole leaves the round in progress",
     "'low', to, 'upto', '', 'done'" => "'low', to, 'done'";
 
     "any number of entries is set aside",
@@ -494,10 +494,10 @@ breaks! {
     "an entry of any size is set aside",
     "string.sub(part, 1, math.max(left, 0))" => "part";
 
-    "an entry that is cut is not told from a whole one",
+    "an entry that was cut looks like a whole entry",
     "if left < 0 or #fields > 100 then" => "if false then";
 
-    "entries that are set aside stay for ever",
+    "entries that are set aside never expire",
     "    redis.pcall('EXPIRE', KEYS[3], ARGV[7])\n" => "";
 
     "data of another program in pulse:aside stops the fold",
@@ -506,32 +506,32 @@ breaks! {
     "requests that are set aside are not counted",
     "    redis.pcall('HINCRBY', state, 'set_aside', ARGV[4])\n" => "";
 
-    "setting an entry aside forgets the one before",
+    "setting an entry aside forgets the entry that was set aside before",
     "(aside or '') .. target .. ' '" => "target .. ' '";
 
-    "the wait of a newer entry begins anew with each",
+    "the wait for a newer instance begins again with each newer entry",
     "math.abs(now - at) > 60" => "true";
 
-    "a newer entry goes on with a wait of long ago",
+    "a newer entry continues a wait that ended long ago",
     "if not at or math.abs(now - at) > 60 then" => "if not at then";
 
-    "a closed hole leaves what folders of older versions need",
+    "the version that folders need is not reset when a closed hole leaves no entry",
     "    if to == head then redis.call('HSET', state, 'need', 0) end\n" => "";
 ]
 "clean": [
-    "an instance cleans while another has the lease",
+    "an instance cleans while another instance has the lease",
     "if holder and holder ~= ARGV[1] and foreign == '' then return {'HELD'} end\n" => "";
 
     "a step does not prolong the lease",
     "redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])" => "redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2], 'NX')";
 
-    "a lease that is none is left",
+    "a key that is not a lease stops cleaning",
     "(left == -1 or left > 7200) and" => "false and";
 
     "a key of another type stops cleaning",
     "local len = try('HLEN', key)" => "local len = redis.call('HLEN', key)";
 
-    "old slices of a counter that is written are never listed",
+    "old slices of a counter in use are never listed",
     "(position + number) % 16 ~= 0" => "true";
 
     "a long hash is listed at once",
@@ -540,7 +540,7 @@ breaks! {
     "the newest old slice stays",
     "slice <= cut_off" => "slice < cut_off";
 
-    "all slices of the future stay",
+    "any number of slices in the future stays",
     "if #live > keep and not is_long then" => "if false then";
 
     "fields that are not slices are removed",
@@ -558,7 +558,7 @@ breaks! {
     "a precision is examined in every pass",
     "number % math.max(math.floor(p / interval), 1) == 0" => "true";
 
-    "the member after one that is gone is skipped",
+    "the member after a removed member is skipped",
     "if is_gone then counters = counters + 1 else position = position + 1 end" => "if is_gone then counters = counters + 1 end position = position + 1";
 
     "a context that is still a timer is forgotten",
@@ -567,7 +567,7 @@ breaks! {
     "the global counters are forgotten",
     "name == '<all>' or " => "";
 
-    "contexts that stay end the stage",
+    "contexts that are not forgotten end the stage",
     "return #old" => "return position == 0 and #old or 0";
 
     "a forgotten context stays in the ranking",
@@ -582,7 +582,7 @@ breaks! {
     "an idle context stays in the ranking",
     "if seen and seen <= unranked then" => "if false then";
 
-    "a context of the book is never forgotten",
+    "a context that only the book's functions have recorded is never forgotten",
     "try('ZADD', KEYS[3], unranked, name)" => "local _ = name";
 
     "dead instances stay listed",
@@ -608,7 +608,7 @@ breaks! {
     "a lease never ends",
     "if till > now and till < now + HOUR and" => "if till > 0 and till < now + HOUR and";
 
-    "a lease of garbage is believed",
+    "a lease with garbage as its end is accepted",
     " and till < now + HOUR" => "";
 
     "a refresh by hand waits for the lease",
@@ -626,10 +626,10 @@ breaks! {
     "ids that are too long are leased",
     "if #id > MAX_ID then" => "if false then";
 
-    "entries that are no rows stay at the head",
+    "entries that are not rows block other rows",
     "now + 60), id)" => "now), id)";
 
-    "rows behind a page of leased ones are not seen",
+    "rows after a page of leased rows are not leased",
     "if #ids < 100 then break end" => "if true then break end";
 ]
 "rows_drop": [
@@ -637,25 +637,25 @@ breaks! {
     "redis.call('ZREM', KEYS[4], id); redis.call('DEL', KEYS[4 + i])" => "redis.call('ZREM', KEYS[4], id)";
 ]
 "rows_finish": [
-    "an answer is written without the lease",
+    "a result is written without the lease",
     "if token ~= ARGV[2] then return {0, ''} end" => "";
 
-    "an answer overtakes the schedule of the book",
+    "a result overwrites the schedule of another program",
     "if score ~= due or due" => "if due";
 
-    "what the book removed leaves a state behind",
+    "a row that another program has removed leaves a state",
     "  if score == '' then redis.call('HDEL', KEYS[3], id); return {0, ''} end\n" => "";
 
     "failures are not counted",
     "(tonumber(failures) or 0) + 1" => "(tonumber(failures) or 0)";
 
-    "the next turn is counted from the end of the load",
+    "the next refresh is due an interval after the end of the load",
     "next_due = due + delay * (missed" => "next_due = now + delay * (0 * missed";
 
-    "missed turns are replayed",
+    "missed refreshes are made later",
     "if not (next_due > now and next_due <= now + delay) then next_due = now + delay end" => "next_due = due + delay";
 
-    "rows that were scheduled together stay together",
+    "rows that were scheduled together are always due together",
     "(spread == '1' and tonumber(ARGV[8]) or 1)" => "1";
 
     "every interval is shortened",
@@ -664,7 +664,7 @@ breaks! {
     "a missing row stays cached",
     "  redis.call('DEL', KEYS[5])\n" => "";
 
-    "a failed row is not listed first",
+    "a failing row is not listed as failing",
     "  if due ~= '' then redis.call('ZADD', KEYS[4], failures, id) end\n" => "";
 ]
 }
@@ -684,11 +684,13 @@ mod tests {
             let source = fs::read_to_string(broken.path(&root.join("crates/redis/src")))
                 .expect("the script exists");
             if let Err(error) = broken.apply(&source) {
-                panic!(
-                    "{error}\nchange the break in tests/lua_breaks/src/breaks.rs with the script"
-                );
+                panic!("{error}\nadapt the break in tests/lua_breaks/src/breaks.rs to the script");
             }
-            assert!(names.insert(broken.name), "two breaks: {}", broken.name);
+            assert!(
+                names.insert(broken.name),
+                "two breaks have the name {}",
+                broken.name
+            );
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Breaks the Lua scripts in one place at a time, and lists which tests notice, for `make lua-breaks`. Fails when no
-//! test notices a break.
+//! Breaks the Lua scripts in one place at a time, and prints which test notices each break, for `make lua-breaks`.
+//! Fails if no test notices a break.
 //!
-//! The tests are built once: they read the scripts from the folder that `PULSE_LUA_FOLDER` names. The sources do not
-//! change.
+//! The breaks are made in a copy of the scripts. The tests are built once, because they read the scripts from the
+//! folder that `PULSE_LUA_FOLDER` names.
 //!
-//! Each argument is a text: breaks whose script or name contains one of these texts are selected. `PULSE_LUA_FROM=65`
-//! begins with the 65th selected break, to continue an earlier run.
+//! The arguments select breaks: an argument is a part of the name of a script or of a break. `PULSE_LUA_FROM=65` begins
+//! with the 65th selected break, to continue an earlier run.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -36,10 +36,10 @@ const ROW_PARTS: [Part; 1] = [&["rows::"]];
 const TIME_LIMIT: &str = "600";
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let parts: Vec<String> = env::args().skip(1).collect();
+    let texts: Vec<String> = env::args().skip(1).collect();
     let is_selected = |broken: &&Break| {
         let name = format!("{}.lua: {}", broken.script, broken.name);
-        parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()))
+        texts.is_empty() || texts.iter().any(|text| name.contains(text.as_str()))
     };
     let from = match env::var("PULSE_LUA_FROM") {
         Ok(number) => number.parse::<usize>()?.saturating_sub(1),
@@ -47,10 +47,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     };
     let selected: Vec<&Break> = BREAKS.iter().filter(is_selected).skip(from).collect();
     if selected.is_empty() {
-        return Err(format!("no break from number {} on contains {parts:?}", from + 1).into());
+        return Err(format!("no break from number {} on contains {texts:?}", from + 1).into());
     }
     let scripts = Scripts::copy()?;
-    // Checks that each break can be applied, before anything is built.
+    // Checks that each break can be applied, before the tests are built.
     for broken in &selected {
         broken.apply(&fs::read_to_string(broken.path(&scripts.folder))?)?;
     }
@@ -99,7 +99,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     println!("{} breaks, {noticed} noticed", selected.len());
     for broken in &unnoticed {
         println!(
-            "no test notices that in {}.lua {}",
+            "no test notices a break of {}.lua: {}",
             broken.script, broken.name
         );
     }
@@ -111,7 +111,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 
 /// A copy of the scripts.
 struct Scripts {
-    /// The folder that has the folder `lua`.
+    /// The folder that contains the folder `lua`.
     folder: PathBuf,
 }
 
@@ -196,7 +196,8 @@ impl<'a> Tests<'a> {
         Ok(None)
     }
 
-    /// Runs tests until one fails twice, the second time alone: a test may fail by chance on a busy machine.
+    /// Runs tests until a test fails, and fails again when it runs alone, because a test may fail by chance on a busy
+    /// machine.
     fn failing_test(&self, args: &[&str]) -> Result<Option<String>, Box<dyn Error>> {
         let mut skipped = Vec::new();
         loop {
@@ -205,7 +206,7 @@ impl<'a> Tests<'a> {
             let Some(test) = self.run(&args)? else {
                 return Ok(None);
             };
-            // If `test` is not a test's name but says how the tests ended, this runs no test, and passes.
+            // If `test` is an exit status instead of the name of a test, this runs no test, and passes.
             let is_by_chance = self.run(&["--exact", &test])?.is_none();
             if !is_by_chance || test.contains(' ') {
                 return Ok(Some(test));
@@ -214,9 +215,10 @@ impl<'a> Tests<'a> {
         }
     }
 
-    /// Runs tests until one fails, or the time limit has passed. Returns the name of the test, or how the tests ended.
+    /// Runs tests until a test fails, or the time limit has passed. Returns the name of the test. If the tests ended
+    /// without success and without a failed test, returns their exit status.
     fn run(&self, args: &[&str]) -> Result<Option<String>, Box<dyn Error>> {
-        // Not through cargo: the tests' servers end when the process of the tests does.
+        // Does not use cargo, so that killing the process ends the tests. The servers of the tests end with the tests.
         let mut tests = Command::new("timeout")
             .arg(TIME_LIMIT)
             .arg(&self.executable)

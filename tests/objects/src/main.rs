@@ -1,12 +1,12 @@
-//! Writes `src/guide/objects.md`, the guide's page of the objects of the API, for `make objects`. A test fails when the
+//! Writes `src/guide/objects.md`, the guide's page of the objects of the API, for `make objects`. A test fails if the
 //! page is out of date.
 //!
-//! The page has the structs and the enums of `crates/` to which `src/guide/api.md` links, each followed by the types
-//! that it names. It shows the first paragraph of the docs of each type, field and variant. Serde's attributes say how
-//! a field is called, whether it may be absent, and whether it is flattened: the first sentence of a flattened field's
-//! docs is left out. If serialization is written by hand, the docs must contain the word *absent* for a field that may
-//! be absent, and *null* for one that may be null. The sources are read line by line, as rustfmt writes each field on a
-//! line of its own.
+//! The page describes the structs and enums of `crates/` to which `src/guide/api.md` links, each followed by the types
+//! of its fields. The descriptions are the first paragraphs of the docs of types, fields and variants. Serde's
+//! attributes determine the name of a field, whether the field may be absent, and whether it is flattened. For a
+//! flattened field, the page omits the first sentence of the docs. If serialization is written by hand, the docs of a
+//! field must contain the word *absent* if the field may be absent, and *null* if it may be null. The sources are read
+//! line by line, because rustfmt writes each field on its own line.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -30,7 +30,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The page, as it should be.
+/// Makes the text of the page from the sources.
 fn page() -> Result<String, Box<dyn Error>> {
     let mut types = Types::new();
     read(&root().join("crates"), &mut types)?;
@@ -41,10 +41,11 @@ fn page() -> Result<String, Box<dyn Error>> {
     while !next.is_empty() {
         let name = next.remove(0);
         if !done.contains(&name) {
-            let of = types.get(&name).ok_or(format!("no type {name}"))?;
-            page += &format!("\n## `{name}`\n\n{}\n\n", of[0].docs());
+            let lines = types.get(&name).ok_or(format!("no type {name}"))?;
+            let (first, body) = (&lines[0], &lines[1..]);
+            page += &format!("\n## `{name}`\n\n{}\n\n", first.docs());
             let mut named = Vec::new();
-            page.extend(of[1..].iter().map(|part| part.describe(&of[0], &mut named)));
+            page.extend(body.iter().map(|line| line.describe(first, &mut named)));
             next.splice(..0, named);
             done.push(name);
         }
@@ -52,10 +53,10 @@ fn page() -> Result<String, Box<dyn Error>> {
     Ok(page)
 }
 
-/// For the name of each type: the line that begins it, and the lines of its fields or variants.
+/// By the name of each type: its first line, and the lines of its fields or variants.
 type Types = BTreeMap<String, Vec<Line>>;
 
-/// Adds the types of all files of a folder. Among types of the same name, the one that serde serializes is used.
+/// Adds the types of all files of a folder. If several types have the same name, adds the type that serde serializes.
 fn read(folder: &Path, types: &mut Types) -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -66,15 +67,15 @@ fn read(folder: &Path, types: &mut Types) -> Result<(), Box<dyn Error>> {
             while let Some(line) = lines.next() {
                 let code = line.code.trim_start();
                 let end = line.code.replace(code, "}");
-                let of_type = code.trim_start_matches("pub ").strip_suffix(" {");
-                let Some(("struct" | "enum", name)) = of_type.and_then(|of| of.split_once(' '))
-                else {
+                let header = code.trim_start_matches("pub ").strip_suffix(" {");
+                let words = header.and_then(|header| header.split_once(' '));
+                let Some(("struct" | "enum", name)) = words else {
                     continue;
                 };
                 if line.has("Serialize") || !types.contains_key(name) {
-                    let (name, within) = (name.to_owned(), lines.by_ref());
-                    let within = within.take_while(|line| line.code != end);
-                    types.insert(name, [line].into_iter().chain(within).collect());
+                    let name = name.to_owned();
+                    let body = lines.by_ref().take_while(|line| line.code != end);
+                    types.insert(name, [line].into_iter().chain(body).collect());
                 }
             }
         }
@@ -122,93 +123,97 @@ impl Line {
     fn docs(&self) -> String {
         let lines = self.docs.iter().take_while(|line| !line.is_empty());
         let docs = lines.map(|line| &line[..]).collect::<Vec<_>>().join(" ");
-        let (mut text, mut rest) = (String::new(), &docs[..]);
-        while let Some((before, link)) = rest.split_once('[') {
+        let (mut text, mut remaining) = (String::new(), &docs[..]);
+        while let Some((before, link)) = remaining.split_once('[') {
             let (shown, after) = link.split_once(']').unwrap_or((link, ""));
             text += before;
             text += shown;
-            let target = after.strip_prefix('(').and_then(|of| of.split_once(')'));
-            rest = target.map_or(after, |(_, after)| after);
+            let target = after
+                .strip_prefix('(')
+                .and_then(|link| link.split_once(')'));
+            remaining = target.map_or(after, |(_, after)| after);
         }
-        let none = ["`null`", "absent"][usize::from(self.is_left_out())];
-        (text + rest).replace("`None`", none)
+        let none = ["`null`", "absent"][usize::from(self.is_skipped_if_none())];
+        (text + remaining).replace("`None`", none)
     }
 
-    fn is_left_out(&self) -> bool {
+    fn is_skipped_if_none(&self) -> bool {
         self.has("skip_serializing_if")
     }
 
-    /// Describes a field or a variant of a type, and adds the names of its types to `named`.
-    fn describe(&self, of: &Self, named: &mut Vec<String>) -> String {
+    /// Describes a field or a variant of the type that begins with the line `parent`, and adds the types that the
+    /// description names to `named`.
+    fn describe(&self, parent: &Self, named: &mut Vec<String>) -> String {
         let mut docs = self.docs();
         let code = self.code.trim_start();
-        let is_within = self.code.len() - code.len() > of.code.find("pub").unwrap_or(0) + 4;
-        let indent = if is_within { "  " } else { "" };
+        let is_in_variant = self.code.len() - code.len() > parent.code.find("pub").unwrap_or(0) + 4;
+        let indent = if is_in_variant { "  " } else { "" };
         let code = code.trim_end_matches([',', ' ', '{']);
         if self.has("(skip)") || ["", ";", "}"].contains(&code) || code.starts_with("//") {
             return String::new();
         }
-        let Some((name, of_rust)) = code.split_once(": ") else {
-            let (name, within) = code.split_once(['(', ' ']).unwrap_or((code, ""));
-            let shown = match of.has("untagged") {
-                true => linked(&json(within.trim_end_matches(')'), named)),
-                false => format!("`{}`", renamed(name, of.value("rename_all"))),
+        let Some((name, rust_type)) = code.split_once(": ") else {
+            let (name, content) = code.split_once(['(', ' ']).unwrap_or((code, ""));
+            let shown = match parent.has("untagged") {
+                true => linked(&json(content.trim_end_matches(')'), named)),
+                false => format!("`{}`", renamed(name, parent.value("rename_all"))),
             };
             return format!("- {shown}: {docs}\n");
         };
-        let of_json = json(of_rust, named);
+        let json_type = json(rust_type, named);
         if self.has("flatten") {
             let further = docs.split_once(". ").map_or("", |(_, further)| further);
-            let line = format!("- {} {further}", linked(&format!("...{of_json}")));
+            let line = format!("- {} {further}", linked(&format!("...{json_type}")));
             return line.trim_end().to_owned() + "\n";
         }
-        let mut of_json = of_json.trim_end_matches('?');
-        let is_said = |word| docs.split([' ', ',', '.', ';']).any(|said| said == word);
-        let mark = |is| if is { "?" } else { "" };
-        let absent = mark(self.is_left_out() || is_said("absent"));
-        let is_option = of_rust.starts_with("Option<") && !self.is_left_out();
-        let null = mark(is_option || is_said("null"));
+        let mut json_type = json_type.trim_end_matches('?');
+        let docs_have = |word| docs.split([' ', ',', '.', ';']).any(|other| other == word);
+        let mark = |is_marked| if is_marked { "?" } else { "" };
+        let absent = mark(self.is_skipped_if_none() || docs_have("absent"));
+        let is_option = rust_type.starts_with("Option<") && !self.is_skipped_if_none();
+        let null = mark(is_option || docs_have("null"));
         if self.has("serialize_with") {
-            of_json = "object";
+            json_type = "object";
         }
-        let unit = UNITS.iter().find(|(_, said)| docs.contains(said));
-        if let Some((unit, said)) = unit.filter(|_| ["integer", "number"].contains(&of_json)) {
-            (of_json, docs) = (unit, docs.replacen(said, "", 1));
+        let unit = UNITS.iter().find(|(_, words)| docs.contains(words));
+        if let Some((unit, words)) = unit.filter(|_| ["integer", "number"].contains(&json_type)) {
+            (json_type, docs) = (unit, docs.replacen(words, "", 1));
         }
         let name = name.rsplit(' ').next().unwrap_or(name);
         let name = self.value("rename").unwrap_or(name);
-        let of_json = linked(&format!("{of_json}{null}"));
-        format!("{indent}- `{name}{absent}` {of_json}: {docs}\n")
+        let json_type = linked(&format!("{json_type}{null}"));
+        format!("{indent}- `{name}{absent}` {json_type}: {docs}\n")
     }
 }
 
-/// The name in JSON of a variant of an enum.
-fn renamed(variant: &str, form: Option<&str>) -> String {
-    let is_snake = form == Some("snake_case");
+/// The JSON name of an enum's variant.
+fn renamed(variant: &str, rename_all: Option<&str>) -> String {
+    let is_snake = rename_all == Some("snake_case");
     let chars = variant.char_indices().flat_map(|(at, c)| {
-        let between = at > 0 && is_snake && c.is_uppercase();
-        between.then_some('_').into_iter().chain(c.to_lowercase())
+        let begins_word = at > 0 && is_snake && c.is_uppercase();
+        let underscore = begins_word.then_some('_');
+        underscore.into_iter().chain(c.to_lowercase())
     });
     chars.collect()
 }
 
-/// Returns the type in JSON of a type in Rust, and adds the types that the page must describe to `named`.
-fn json(of: &str, named: &mut Vec<String>) -> String {
-    let generic = of.strip_suffix('>').and_then(|of| of.split_once('<'));
-    if let Some((around, within)) = generic {
-        let within = json(within, named);
-        return match around {
-            "Option" => within + "?",
-            "Vec" => within + "[]",
-            _ => within,
+/// Returns the JSON type of a Rust type, and adds the types that the page must describe to `named`.
+fn json(rust_type: &str, named: &mut Vec<String>) -> String {
+    let generic = rust_type.strip_suffix('>');
+    if let Some((outer, inner)) = generic.and_then(|generic| generic.split_once('<')) {
+        let inner = json(inner, named);
+        return match outer {
+            "Option" => inner + "?",
+            "Vec" => inner + "[]",
+            _ => inner,
         };
     }
-    let tuple = of.strip_prefix('(').and_then(|of| of.strip_suffix(')'));
-    if let Some(tuple) = tuple {
-        let values: Vec<_> = tuple.split(", ").map(|of| json(of, named)).collect();
-        return format!("[{}]", values.join(", "));
+    let tuple = rust_type.strip_prefix('(');
+    if let Some(tuple) = tuple.and_then(|tuple| tuple.strip_suffix(')')) {
+        let values = tuple.split(", ").map(|value| json(value, named));
+        return format!("[{}]", values.collect::<Vec<_>>().join(", "));
     }
-    let of_json = match of {
+    let json_type = match rust_type {
         "&'static str" | "str" | "String" | "Condition" => "text",
         "bool" => "boolean",
         "f32" | "f64" => "number",
@@ -220,16 +225,16 @@ fn json(of: &str, named: &mut Vec<String>) -> String {
             name
         }
     };
-    of_json.to_owned()
+    json_type.to_owned()
 }
 
-/// A type in JSON, with a link to the object in it.
-fn linked(of: &str) -> String {
-    let mut words = of.split(|c: char| !c.is_alphanumeric());
+/// A JSON type, as a link to the object that it names.
+fn linked(json_type: &str) -> String {
+    let mut words = json_type.split(|c: char| !c.is_alphanumeric());
     match words.find(|word| word.starts_with(char::is_uppercase)) {
-        Some(name) => format!("[`{of}`](#{})", name.to_lowercase()),
-        None if of.contains('[') => format!("`{of}`"),
-        None => of.to_owned(),
+        Some(name) => format!("[`{json_type}`](#{})", name.to_lowercase()),
+        None if json_type.contains('[') => format!("`{json_type}`"),
+        None => json_type.to_owned(),
     }
 }
 
@@ -238,14 +243,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_of_the_types() {
+    fn the_page_is_up_to_date() {
         let written = fs::read_to_string(root().join("src/guide/objects.md")).expect("the page");
         let page = page().expect("the types");
         let mut lines = written.lines().zip(page.lines());
         let first = lines.find(|(is, should)| is != should);
         assert!(
             written == page,
-            "objects.md is not of the types: run `make objects`; {first:#?}"
+            "objects.md is out of date: run `make objects`. The first difference: {first:#?}"
         );
     }
 }

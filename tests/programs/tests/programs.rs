@@ -1,4 +1,4 @@
-//! The programs of README and of the guide end well after a signal, also while the store is away.
+//! The programs of README and of the guide exit successfully after a signal, even if the store is not available.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use pulse_rig::demo::Demo;
@@ -7,32 +7,33 @@ use pulse_rig::process::free_port;
 use pulse_rig::server::RedisServer;
 use pulse_rig::wait::{PATIENCE, until};
 
-/// Ends a program by a signal, and returns what it wrote to stderr.
+/// Ends a program by a signal, and returns its stderr.
 async fn end(program: &Demo, signal: &str) -> String {
     program.signal(signal);
-    let status = program.wait_exit(PATIENCE).await.expect("it ends");
-    let said = program.stderr();
-    assert!(status.success(), "SIG{signal}: {status}: {said}");
-    said
+    let status = program.wait_exit(PATIENCE).await;
+    let status = status.expect("the program exits");
+    let stderr = program.stderr();
+    assert!(status.success(), "SIG{signal}: {status}: {stderr}");
+    stderr
 }
 
-/// Asserts that a program says in one line how much it lost, and why.
-fn tells_the_loss(said: &str, why: &str) {
-    let is_told = said.starts_with("tower-pulse: 1 requests")
-        && said.contains("could not be flushed before the shutdown: ")
-        && said.contains(why);
-    assert!(is_told && said.lines().count() == 1, "{said}");
+/// Asserts that a program reports in one line how many requests it lost, and why.
+fn assert_reports_loss(stderr: &str, why: &str) {
+    let is_reported = stderr.starts_with("tower-pulse: 1 requests")
+        && stderr.contains("could not be flushed before the shutdown: ")
+        && stderr.contains(why);
+    assert!(is_reported && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[tokio::test]
-async fn readme_ends_well_without_its_file() {
+async fn readme_exits_successfully_without_its_file() {
     let env = [("PULSE_FILE", "/no/such/directory/pulse.redb")];
     let program = Demo::start(env!("CARGO_BIN_EXE_readme"), &env).await;
     let mut client = Client::connect(program.address()).await;
     assert_eq!(client.get("/users/7").await.text(), "a user");
     let why =
         "/no/such/directory/pulse.redb cannot be written: its directory does not exist: create it";
-    tells_the_loss(&end(&program, "INT").await, why);
+    assert_reports_loss(&end(&program, "INT").await, why);
 }
 
 async fn deployed(redis: &str) -> Demo {
@@ -45,7 +46,7 @@ async fn deployed(redis: &str) -> Demo {
 }
 
 #[tokio::test]
-async fn a_deployed_service_ends_well_while_redis_is_away() {
+async fn a_deployed_service_exits_successfully_without_redis() {
     for signal in ["TERM", "INT"] {
         let away = format!("127.0.0.1:{}", free_port());
         let program = deployed(&format!("redis://{away}/")).await;
@@ -54,12 +55,12 @@ async fn a_deployed_service_ends_well_while_redis_is_away() {
         for path in ["/healthz", "/readyz", "/"] {
             assert_eq!(client.get(path).await.status, 200);
         }
-        tells_the_loss(&end(&program, signal).await, &away);
+        assert_reports_loss(&end(&program, signal).await, &away);
     }
 }
 
 #[tokio::test]
-async fn a_deployed_service_flushes_and_ends_although_a_request_does_not() {
+async fn a_deployed_service_flushes_and_exits_although_a_request_never_ends() {
     let redis = RedisServer::start().await;
     let program = deployed(&redis.url()).await;
     let address = program.address();
@@ -80,7 +81,7 @@ async fn a_deployed_service_flushes_and_ends_although_a_request_does_not() {
     assert_eq!(end(&program, "TERM").await, "");
     open.await.unwrap();
 
-    // The next process shows what the first one has flushed.
+    // The next process shows the request that the first process has flushed.
     let next = deployed(&redis.url()).await;
     let mut client = Client::connect(next.address()).await;
     until("the request is shown", async || {

@@ -1,12 +1,12 @@
-//! The functions of *Redis in Action*, chapters 5.2.1 to 5.2.3, as any other client would run them.
+//! The functions of *Redis in Action*, chapters 5.2.1 to 5.2.3, as another program would call them.
 //!
-//! They are the reference for the book's keys: the crate must read what they write, and they must read what
-//! the crate writes. Each follows the printed code, command by command; where the print is wrong, the
-//! documentation of the function says what it does instead. `prefix` comes before every key and is `""` in
-//! the book.
+//! These functions are the reference for the book's keys: the crate must be able to read the keys that the functions
+//! write, and the functions must be able to read the keys that the crate writes. Each function follows the printed
+//! code, command by command. If the printed code is wrong, the function's documentation describes the difference.
+//! `prefix` precedes every key; in the book it is `""`.
 //!
-//! Some of them use WATCH, which belongs to a connection: give each caller a connection of its own, not a
-//! clone of a shared one.
+//! Some functions use WATCH, which belongs to a connection. Therefore, give each caller its own connection, not a clone
+//! of a shared one.
 
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,8 @@ pub async fn get_counter(
     slices
 }
 
-/// One pass of `clean_counters`, the `passes`-th from 0, at Unix second `now`. Returns the number of counters that it has
-/// removed from `known:`.
+/// One pass of `clean_counters` at Unix second `now`, after `passes` earlier passes. Returns the number of counters
+/// that the pass has removed from `known:`.
 pub async fn clean_counters_pass(
     conn: &mut MultiplexedConnection,
     prefix: &str,
@@ -79,7 +79,7 @@ pub async fn clean_counters_pass(
             .split(':')
             .next()
             .and_then(|digits| digits.parse().ok())
-            .unwrap_or_else(|| panic!("the book's cleaner dies of {hash:?} in `known:`"));
+            .unwrap_or_else(|| panic!("the book's cleaner fails on {hash:?} in `known:`"));
         if passes % (precision / 60).max(1) != 0 {
             continue;
         }
@@ -121,7 +121,7 @@ async fn forget_if_empty(
 /// `update_stats`: adds an access time to the statistics of a context in the hour `hour_iso` (`2012-05-07T07:00:00`).
 /// Returns count and sum.
 ///
-/// The print never writes `:start` the first time; the book's later code does, and so does this function.
+/// The printed code never creates `:start`. The book's later code does, and so does this function.
 async fn update_stats(
     conn: &mut MultiplexedConnection,
     prefix: &str,
@@ -165,9 +165,9 @@ async fn update_stats(
         if let Some((count, sum, _)) = totals {
             return (count, sum);
         }
-        // Another client turned the hour between WATCH and EXEC: try again.
+        // Another client began a new hour between WATCH and EXEC: try again.
     }
-    panic!("update_stats: five seconds of lost races");
+    panic!("update_stats: no transaction has succeeded within five seconds");
 }
 
 /// Statistics as [`get_stats`] returns them.
@@ -187,8 +187,8 @@ pub struct Stats {
 
 /// `get_stats`: the values of a statistics key, with their average.
 ///
-/// Read another hour by naming it in `kind`, such as `AccessTime:last`. Where the print fails, on a
-/// missing set or member, this panics.
+/// `kind` also selects the hour: `AccessTime:last` is the previous hour. Panics if the set or a member is missing, in
+/// which case the printed code fails.
 pub async fn get_stats(
     conn: &mut MultiplexedConnection,
     prefix: &str,
@@ -213,7 +213,7 @@ pub async fn get_stats(
     }
 }
 
-/// `access_time` after the timed code has run for `seconds`, in a given hour.
+/// The part of `access_time` that follows the timed code: records a duration of `seconds` in the hour `hour_iso`.
 pub async fn access_time(
     conn: &mut MultiplexedConnection,
     prefix: &str,
@@ -236,7 +236,7 @@ pub async fn slowest(conn: &mut MultiplexedConnection, prefix: &str) -> Vec<(Str
     issue(conn, "ZREVRANGE", (key, 0, -1, "WITHSCORES")).await
 }
 
-/// The name of a temporary set, where the book takes a random UUID.
+/// A random name for a temporary set. The book uses a UUID.
 fn temporary(prefix: &str) -> String {
     format!("{prefix}{:032x}", fastrand::u128(..))
 }

@@ -15,17 +15,17 @@ use super::wait::{PATIENCE, look_until, until};
 const SLOTS: u16 = 16_384;
 const PRIMARIES: usize = 3;
 
-/// How long the rig itself waits for a node, which may be dead or frozen.
+/// The timeout of the rig's own commands to a node, which may be dead or frozen.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// After this time without a sign of a node, the others think that it has failed.
+/// The time after which the other nodes consider a silent node as failed.
 const NODE_TIMEOUT_MILLIS: &str = "3000";
 
-/// Three primaries and three replicas. Dropping it ends them.
+/// Three primaries and three replicas. Dropping the cluster ends all nodes.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<Node>,
-    /// Held while a slot moves: two nodes that send keys to each other at the same time would block each other.
+    /// Held while a slot moves, because two nodes that send keys to each other at the same time would block each other.
     moving: Mutex<()>,
 }
 
@@ -37,17 +37,17 @@ pub struct Node {
     tls_port: Option<u16>,
 }
 
-/// A node's own description of itself.
+/// The state of a node, as the node describes it.
 #[derive(Debug, Default)]
-struct Itself {
+struct NodeState {
     id: String,
-    /// The node that it replicates.
+    /// The id of the primary, if the node is a replica.
     primary: Option<String>,
     epoch: u64,
     slots: Vec<(u16, u16)>,
 }
 
-/// The certificate of all nodes, and that of its authority, in this folder: `server.pem`, `server.key`, `ca.pem`.
+/// The folder of the nodes' certificate: `server.pem`, `server.key`, and the authority's `ca.pem`.
 #[derive(Debug, Clone)]
 pub struct Tls(pub PathBuf);
 
@@ -71,7 +71,7 @@ impl RedisCluster {
         Self::start_with(None, |node| node).await
     }
 
-    /// Starts a cluster whose nodes keep every call that they have acknowledged.
+    /// Starts a cluster whose nodes write each change to disk before they answer.
     pub async fn start_durable() -> Self {
         let durable = |node: Builder| {
             let node = node.arg("--appendonly", "yes");
@@ -114,10 +114,10 @@ impl RedisCluster {
         cluster
     }
 
-    /// Lets nodes that do not know each other form a cluster.
+    /// Forms a cluster of nodes that do not know each other.
     async fn join(&self) {
         for (at, node) in self.nodes.iter().enumerate() {
-            // Each node gets an epoch of its own, so the nodes need not first resolve a conflict between equal epochs.
+            // Each node gets a different epoch, because nodes with equal epochs would first resolve the conflict.
             let epoch = (at + 1).to_string();
             node.tell(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
         }
@@ -144,10 +144,10 @@ impl RedisCluster {
             .await;
             if at >= PRIMARIES {
                 let primary = &self.nodes[at - PRIMARIES].id;
-                // The replica may already know the other node, but not yet that it is a primary.
-                until("it replicates", async || {
-                    let told = node.ask::<String>(&["CLUSTER", "REPLICATE", primary]).await;
-                    told.is_ok()
+                // The command fails until the replica knows that the other node is a primary.
+                until("the replica follows its primary", async || {
+                    let answer = node.ask::<String>(&["CLUSTER", "REPLICATE", primary]).await;
+                    answer.is_ok()
                 })
                 .await;
             }
@@ -199,15 +199,15 @@ impl RedisCluster {
     pub async fn find_owner(&self, slot: u16) -> Option<usize> {
         let mut owners = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
-            let Some(itself) = node.itself().await else {
+            let Some(state) = node.state().await else {
                 continue;
             };
-            let owns = itself
+            let owns = state
                 .slots
                 .iter()
                 .any(|range| (range.0..=range.1).contains(&slot));
-            if itself.primary.is_none() && owns {
-                owners.push((itself.epoch, at));
+            if state.primary.is_none() && owns {
+                owners.push((state.epoch, at));
             }
         }
         owners.into_iter().max().map(|(_, at)| at)
@@ -221,7 +221,7 @@ impl RedisCluster {
             owner.is_some()
         })
         .await;
-        owner.expect("waited for it")
+        owner.expect("`until` has found an owner")
     }
 
     /// A connection to the node that owns a slot.
@@ -233,24 +233,25 @@ impl RedisCluster {
     pub async fn other_primary(&self, slot: u16) -> usize {
         let owner = self.owner(slot).await;
         for (at, node) in self.nodes.iter().enumerate() {
-            let itself = node.itself().await;
-            let is_primary = itself.is_some_and(|itself| itself.primary.is_none());
+            let state = node.state().await;
+            let is_primary = state.is_some_and(|state| state.primary.is_none());
             if at != owner && is_primary {
                 return at;
             }
         }
-        panic!("there is one primary only");
+        panic!("there is only one primary");
     }
 
-    /// Moves a slot to another primary, with a pause after each two keys: meanwhile both nodes have some of the keys, and
-    /// redirect with ASK. Without a pause, many keys move at once. Returns the number of moved keys.
+    /// Moves a slot to another primary, two keys at a time with a pause after each two, or 100 keys at a time without a
+    /// pause. Meanwhile, each of the two nodes has some of the keys, and redirects with ASK. Returns the number of
+    /// moved keys.
     pub async fn move_slot(&self, slot: u16, to: usize, pause: Duration) -> usize {
-        let _turn = self.moving.lock().await;
+        let _moving = self.moving.lock().await;
         let (source, target) = (&self.nodes[self.owner(slot).await], &self.nodes[to]);
         let word = slot.to_string();
         let set = ["CLUSTER", "SETSLOT", &word];
-        let set = |rest: [&'static str; 1], id: &str| -> Vec<String> {
-            let words = set.into_iter().chain(rest).chain([id]);
+        let set = |state: [&'static str; 1], id: &str| -> Vec<String> {
+            let words = set.into_iter().chain(state).chain([id]);
             words.map(str::to_owned).collect()
         };
         target.tell(&set(["IMPORTING"], &source.id)).await;
@@ -260,8 +261,8 @@ impl RedisCluster {
         let most = if pause.is_zero() { 100 } else { 2 };
         let mut moved = 0;
         loop {
-            let of_slot = ("GETKEYSINSLOT", &word, most);
-            let keys: Vec<String> = issue(&mut connection, "CLUSTER", of_slot).await;
+            let arguments = ("GETKEYSINSLOT", &word, most);
+            let keys: Vec<String> = issue(&mut connection, "CLUSTER", arguments).await;
             if keys.is_empty() {
                 break;
             }
@@ -279,10 +280,10 @@ impl RedisCluster {
         moved
     }
 
-    /// Moves a slot to another primary at once, as Valkey 9 does it: clients only see MOVED. `false` if the server does
-    /// not have the command.
+    /// Moves a slot to another primary at once, by a command of Valkey 9, so clients see MOVED but never ASK. Returns
+    /// `false` if the server does not have the command.
     pub async fn move_slot_at_once(&self, slot: u16, to: usize) -> bool {
-        let _turn = self.moving.lock().await;
+        let _moving = self.moving.lock().await;
         let (source, target) = (&self.nodes[self.owner(slot).await], &self.nodes[to]);
         let slot_word = slot.to_string();
         let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"];
@@ -296,8 +297,8 @@ impl RedisCluster {
             if self.find_owner(slot).await == Some(to) {
                 return Ok(());
             }
-            let told = source.ask::<redis::Value>(&["CLUSTER", "GETSLOTMIGRATIONS"]);
-            Err(format!("the slot does not move: {:?}", told.await))
+            let migrations = source.ask::<redis::Value>(&["CLUSTER", "GETSLOTMIGRATIONS"]);
+            Err(format!("the slot does not move: {:?}", migrations.await))
         })
         .await;
         true
@@ -309,7 +310,7 @@ impl RedisCluster {
         let replica = self.replica_of(owner).await;
         let replica = &self.nodes[replica];
         until("the replica has taken over", async || {
-            // The replica gives up after five seconds.
+            // Repeats the command, because the replica gives up a failover after five seconds.
             let _ = replica.ask::<String>(&["CLUSTER", "FAILOVER"]).await;
             for _ in 0..100 {
                 if self.find_owner(slot).await != Some(owner) {
@@ -328,15 +329,15 @@ impl RedisCluster {
         let mut replica = None;
         until("there is a replica", async || {
             for (at, node) in self.nodes.iter().enumerate() {
-                let itself = node.itself().await;
-                if itself.is_some_and(|itself| itself.primary.as_ref() == Some(id)) {
+                let state = node.state().await;
+                if state.is_some_and(|state| state.primary.as_ref() == Some(id)) {
                     replica = Some(at);
                 }
             }
             replica.is_some()
         })
         .await;
-        replica.expect("waited for it")
+        replica.expect("`until` has found a replica")
     }
 
     /// Kills the owner of a slot, and waits until a replica owns the slot. Returns the killed node's index.
@@ -357,14 +358,14 @@ impl RedisCluster {
         }
     }
 
-    /// Starts all nodes again, and returns as soon as each answers.
+    /// Starts all nodes again. Waits until each node answers.
     pub async fn restart_all(&self) {
         for node in &self.nodes {
             node.server.restart().await;
         }
     }
 
-    /// Sends a command to all nodes that answer.
+    /// Sends a command to all nodes. The command must succeed.
     pub async fn tell_all(&self, words: &[&str]) {
         for node in &self.nodes {
             node.tell(words).await;
@@ -390,22 +391,22 @@ impl Node {
     /// Sends a command that must succeed.
     pub async fn tell(&self, words: &[impl AsRef<str>]) {
         let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
-        let told = self.ask::<redis::Value>(&words).await;
-        told.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        let answer = self.ask::<redis::Value>(&words).await;
+        answer.unwrap_or_else(|error| panic!("{words:?}: {error}"));
     }
 
-    /// The node's own description of itself; `None` if it does not answer.
-    async fn itself(&self) -> Option<Itself> {
+    /// The state of the node, as the node describes it; `None` if it does not answer.
+    async fn state(&self) -> Option<NodeState> {
         let nodes: String = self.ask(&["CLUSTER", "NODES"]).await.ok()?;
         let line = nodes.lines().find(|line| line.contains("myself"))?;
         let words: Vec<_> = line.split_whitespace().collect();
         let is_replica = words.get(2)?.contains("slave");
         let ranges = words.iter().skip(8).filter_map(|range| {
-            // Slots that are being moved stand in brackets.
+            // Slots that are being moved are in brackets, and do not parse.
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             Some((first.parse().ok()?, last.parse().ok()?))
         });
-        Some(Itself {
+        Some(NodeState {
             id: (*words.first()?).to_owned(),
             primary: is_replica.then(|| words[3].to_owned()),
             epoch: words.get(6)?.parse().ok()?,
@@ -414,7 +415,7 @@ impl Node {
     }
 }
 
-/// Whether a server does not have a command.
+/// Whether an error says that the server does not have the command.
 fn is_unknown(error: &redis::RedisError) -> bool {
     let error = error.to_string().to_ascii_lowercase();
     error.contains("unknown subcommand") || error.contains("unknown command")
@@ -424,7 +425,7 @@ fn builder() -> Builder {
     RedisServer::builder()
         .node_of_a_cluster()
         .arg("--cluster-node-timeout", NODE_TIMEOUT_MILLIS)
-        // However long the primary is away, its replica may take over.
+        // A replica may replace its primary, however long the primary has been away.
         .arg("--cluster-replica-validity-factor", "0")
 }
 
@@ -435,7 +436,7 @@ async fn start(node: Builder, tls_port: Option<u16>) -> Node {
         id: String::new(),
         tls_port,
     };
-    let itself = node.itself().await.expect("the node knows itself");
-    node.id = itself.id;
+    let state = node.state().await.expect("the node describes itself");
+    node.id = state.id;
     node
 }

@@ -13,7 +13,7 @@ pub fn built() -> PathBuf {
     built_example("demo")
 }
 
-/// The example of this name, built in the same way as [`built`]'s demo.
+/// The program of an example. Panics if the program is missing, or older than its sources.
 pub fn built_example(name: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let profile = exe.parent().unwrap().parent().unwrap();
@@ -23,7 +23,7 @@ pub fn built_example(name: &str) -> PathBuf {
         "{} is missing: `cargo build --example {name}` (with --release for `make chaos`)",
         example.display()
     );
-    // `cargo test --test integration` builds no examples: what runs must not be older than what is tested.
+    // `cargo test --test integration` builds no examples, so the program could be older than the tested code.
     let dependencies = std::fs::read_to_string(example.with_extension("d")).unwrap();
     let sources = dependencies.split_whitespace().skip(1).map(Path::new);
     let modified = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
@@ -47,9 +47,9 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// Starts `binary` with these environment variables and `LISTEN=127.0.0.1:PORT`, and waits until that
-    /// port accepts connections. Panics with the output of the binary if it ends, or does not listen within
-    /// 30 seconds: it may have a log to read first.
+    /// Starts `binary` with these environment variables and `LISTEN=127.0.0.1:PORT`, and waits until the port accepts
+    /// connections. Panics with the output of the binary if it exits, or does not listen within 30 seconds. The limit
+    /// is high, because some binaries first read a log.
     pub async fn start(binary: impl AsRef<Path>, env: &[(&str, &str)]) -> Self {
         Self::start_within(Duration::from_secs(30), binary, &[], env).await
     }
@@ -134,7 +134,7 @@ impl Demo {
         self.process().kill_9();
     }
 
-    /// Waits until the process has ended, for at most `timeout`; `None` if it still runs then.
+    /// Waits for at most `timeout` until the process has ended; `None` if it still runs.
     pub async fn wait_exit(&self, timeout: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + timeout;
         loop {

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// One keep-alive connection. The next request connects again after an answer that ends the connection, or after an
-/// exchange that failed or was abandoned.
+/// A client with one keep-alive connection. If an answer ended the connection, or the last exchange failed or was
+/// abandoned, the next request connects again.
 ///
-/// The connection has no timeout: an answer that never comes hangs the test.
+/// The client has no timeout: a missing answer hangs the test.
 #[derive(Debug)]
 pub struct Client {
     address: SocketAddr,
@@ -41,7 +41,7 @@ impl Response {
         String::from_utf8(self.body.clone()).expect("a body of UTF-8")
     }
 
-    /// The body as JSON; panics with the answer if it is not.
+    /// The body as JSON; panics with the answer if it is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| {
             let body = String::from_utf8_lossy(&self.body);
@@ -91,7 +91,7 @@ impl Client {
             })
     }
 
-    /// Like [`Self::request`], for a server that may be gone.
+    /// Like [`Self::request`], but returns an error if there is no answer.
     pub async fn try_request(
         &mut self,
         method: &str,
@@ -116,7 +116,7 @@ impl Client {
         let start = format!("{method} ");
         let bytes = [start.as_bytes(), path.as_ref(), head.as_bytes(), body].concat();
         let head_only = method == "HEAD";
-        // The stream is taken out, so that a failed or abandoned exchange is never continued.
+        // The stream is taken, so that no later request continues an exchange that failed or was abandoned.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => open(self.address).await?,
@@ -145,7 +145,7 @@ async fn open(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
 async fn read_response(stream: &mut BufReader<TcpStream>, head_only: bool) -> io::Result<Response> {
     let (status, headers) = loop {
         let (status, headers) = read_head(stream).await?;
-        // 1xx announces the real answer.
+        // An answer with 1xx precedes the final answer.
         if status >= 200 {
             break (status, headers);
         }
@@ -187,7 +187,7 @@ async fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<(u16, Vec<(S
         }
         let (name, value) = line
             .split_once(':')
-            .ok_or_else(|| io::Error::other(format!("no header: {line:?}")))?;
+            .ok_or_else(|| io::Error::other(format!("not a header: {line:?}")))?;
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Whether values are the same. JSON may change the last digit of a number.
+/// Whether two values are equal, except for the last digits of numbers, which JSON may change.
 pub fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Array(a), Value::Array(b)) => {

@@ -1,5 +1,5 @@
-//! The test rig around tower-pulse: real Redis servers, a network that fails on demand, the book's own
-//! functions, a plain HTTP client, and the demo as a child process. It does not know tower-pulse itself.
+//! The test rig of tower-pulse: real Redis servers, a network that fails on demand, the functions of the book, a plain
+//! HTTP client, and the demo as a child process. This crate does not depend on tower-pulse.
 //!
 //! Read in this order: [`server`], [`proxy`], [`cluster`], [`sentinel`], [`shared`], [`book`], [`http`], [`demo`],
 //! [`lua`], [`peer`], [`log`], [`json`], [`wait`]. These modules use [`process`], [`resp`] and [`seed`].

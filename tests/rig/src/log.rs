@@ -32,7 +32,7 @@ impl Log {
         lines.map(str::to_owned).collect()
     }
 
-    /// Panics unless each line is an event of its own.
+    /// Panics unless each line begins with a time and has a level. Otherwise, a recorded text could forge log lines.
     pub fn assert_whole_lines(&self) {
         for line in self.text().lines() {
             let is_event = [" WARN ", " ERROR ", " INFO "]

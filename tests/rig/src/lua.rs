@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The source of a script, such as `amend`. `make lua-breaks` names a folder in which a script is broken.
+/// The source of a script, such as `amend`. `make lua-breaks` sets `PULSE_LUA_FOLDER` to a folder with a broken script.
 pub fn script(name: &str) -> String {
     let folder = std::env::var_os("PULSE_LUA_FOLDER").map(PathBuf::from);
     let folder = folder.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! A peer that speaks the server's protocol, and sends the answers that a test chooses.
+//! A peer that replaces a Redis server, and sends the answers that a test chooses.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts a peer that answers each request, given as its words, with `answer`.
+    /// Starts a peer. For each request, `answer` gets the words of the request, and returns the reply in RESP.
     pub async fn start(answer: impl Fn(&[Vec<u8>]) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await

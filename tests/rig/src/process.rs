@@ -1,4 +1,4 @@
-//! Child processes that never outlive the test, however it ends.
+//! Child processes that end with the test, even if the test is killed.
 
 use std::fs::TryLockError;
 use std::io::{self, Write};
@@ -7,12 +7,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A child process that is killed with the test.
+/// A child process that ends with the test. Dropping it kills the child.
 ///
-/// Dropping it kills the child. A small shell, the watcher, holds the other end of a pipe: when the
-/// test process itself dies without dropping anything (SIGKILL, abort, `process::exit`), the pipe
-/// closes and the watcher kills the child and removes its directory. Only that one child is touched; as children
-/// of its own may write a moment longer, the directory is removed in up to three tries.
+/// If the test process ends without dropping its values (SIGKILL, abort, `process::exit`), the *watcher* kills the
+/// child and removes its directory. The watcher is a shell that reads a pipe from the test process; the pipe closes
+/// when the test process ends. Children of the child are not killed. Because they may write to the directory for a
+/// moment longer, the watcher tries up to three times to remove it.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,
@@ -60,7 +60,7 @@ impl Leashed {
         self.exit
     }
 
-    /// Blocks until the child has ended, for at most `limit`.
+    /// Blocks for at most `limit` until the child has ended.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + limit;
         loop {
@@ -72,8 +72,8 @@ impl Leashed {
         }
     }
 
-    /// Sends a signal, named as for `kill`: `"TERM"`, `"STOP"`. Sends none to a child that has ended, whose
-    /// id may belong to another process by now.
+    /// Sends a signal, named as for `kill`: `"TERM"`, `"STOP"`. Sends nothing if the child has ended, because its id
+    /// may belong to another process by now.
     pub fn signal(&mut self, name: &str) {
         if self.try_wait().is_some() {
             return;
@@ -116,7 +116,7 @@ impl Leashed {
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// The child is gone: ends the watcher, so that it never kills a reused process id.
+    /// Ends the watcher after the child has ended. Otherwise, the watcher could kill another process with the same id.
     fn release(&mut self, status: ExitStatus) {
         self.exit = Some(status);
         if let Some(mut leash) = self.watcher.stdin.take() {
@@ -132,15 +132,15 @@ impl Drop for Leashed {
     }
 }
 
-/// A directory of its own in the system's temporary directory. It is removed on drop.
+/// A new directory in the system's temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct TempDir(std::path::PathBuf);
 
 impl TempDir {
-    /// Creates the directory. `what` becomes part of its name.
-    pub fn new(what: &str) -> Self {
+    /// Creates the directory. `label` becomes part of its name.
+    pub fn new(label: &str) -> Self {
         let name = format!(
-            "pulse-{what}-{}-{:016x}",
+            "pulse-{label}-{}-{:016x}",
             std::process::id(),
             fastrand::u64(..)
         );
@@ -173,7 +173,7 @@ pub fn is_held(path: &std::path::Path) -> bool {
     }
 }
 
-/// Waits without a runtime until no process holds a file, for a minute at most.
+/// Blocks for at most a minute until no process holds a lock on a file.
 pub fn wait_until_released(path: &std::path::Path) {
     let end = Instant::now() + Duration::from_secs(60);
     while is_held(path) {
@@ -182,7 +182,7 @@ pub fn wait_until_released(path: &std::path::Path) {
     }
 }
 
-/// The processor time of a process so far, in milliseconds, to a tick of 10 ms.
+/// The processor time of a process so far, in milliseconds, in steps of 10 ms.
 pub fn processor_millis(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -201,49 +201,48 @@ pub fn resident_bytes(pid: u32) -> u64 {
 
 /// A TCP port on 127.0.0.1 without a listener.
 ///
-/// Ports come from below the kernel's range for outgoing connections (32768 and up). An outgoing connection
-/// could take a port from that range while a server is down; worse, a client that keeps reconnecting to
-/// such a port on this machine will sooner or later connect to itself.
+/// The port is below the kernel's range for outgoing connections, which begins at 32768. While a server is down, an
+/// outgoing connection could take the server's port if the port were in that range. Even a client that reconnects to
+/// this port could take it, and connect to itself.
 ///
-/// No port is given twice, nor to another test process while this one runs.
+/// While this process runs, no test process gets the same port again.
 pub fn free_port() -> u16 {
     for _ in 0..1000 {
         let port = fastrand::u16(15_000..32_000);
         if let Some(reservation) = reserve(port) {
-            give([reservation]);
+            hold([reservation]);
             return port;
         }
     }
     panic!("no free port between 15000 and 32000");
 }
 
-/// By default, the nodes of a cluster talk to each other on the port for clients plus this number.
+/// By default, a node of a cluster listens to the other nodes on its port for clients plus this number.
 const BUS: u16 = 10_000;
 
-/// Like [`free_port`], for a node of a cluster: neither this port has a listener, nor the port 10,000 above it, on
-/// which the other nodes will look for this node.
+/// Like [`free_port`], for a node of a cluster: the port for the other nodes, [`BUS`] higher, has no listener either.
 pub fn free_port_with_bus() -> u16 {
     for _ in 0..1000 {
         let port = fastrand::u16(15_000..32_000 - BUS);
         if let (Some(clients), Some(bus)) = (reserve(port), reserve(port + BUS)) {
-            give([clients, bus]);
+            hold([clients, bus]);
             return port;
         }
     }
     panic!("no two free ports between 15000 and 32000");
 }
 
-/// Keeps ports from being given twice.
-fn give(reservations: impl IntoIterator<Item = UdpSocket>) {
-    static GIVEN: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    given.extend(reservations);
+/// Holds reservations until the process ends.
+fn hold(reservations: impl IntoIterator<Item = UdpSocket>) {
+    static HELD: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    held.extend(reservations);
 }
 
-/// Reserves a port without a listener. While this holds the UDP port of the same number, no other test process gets the
-/// port: a client of a server that is down never finds the server of another test. The port is tried by connecting to
-/// it, not by listening on it: a child that another test starts at that moment would copy the listener, and hold it
-/// until it executes its program.
+/// Reserves a TCP port that has no listener, by binding the UDP port of the same number. No other test process gets the
+/// TCP port meanwhile, so a client of a server that is down never connects to the server of another test. To find out
+/// whether the TCP port has a listener, this function connects to it. Listening instead would be a race: a child that
+/// another test forks at that moment would inherit the listener, and hold it until it executes its program.
 fn reserve(port: u16) -> Option<UdpSocket> {
     let is_closed = TcpStream::connect(("127.0.0.1", port))
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);

@@ -1,4 +1,4 @@
-//! A TCP proxy in front of Redis whose faults are switched while it runs.
+//! A TCP proxy in front of Redis. Tests switch its faults on and off while it runs.
 
 use std::io;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::SeqCst};
@@ -15,21 +15,21 @@ use super::resp::Frames;
 
 /// The proxy. All methods may be called from any thread at any time. Dropping it closes all connections.
 ///
-/// A new connection is reset if its upstream does not answer.
+/// A new connection is reset if the proxy cannot connect to the server, its *upstream*.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    shared: Arc<ProxyState>,
+    state: Arc<ProxyState>,
     accepting: tokio::task::JoinHandle<()>,
 }
 
-/// The state of a connection after one of its replies was swallowed.
+/// The end of a connection after one of its replies was swallowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swallow {
-    /// The connection stays open and mute: requests go on to the server, and no reply is forwarded until the connection
-    /// is cut. (The client would take a later reply for the swallowed one.)
+    /// The connection stays open until a cut. Requests reach the server, but no reply reaches the client, because the
+    /// client would take a later reply for the swallowed one.
     Hang,
-    /// The connection is reset as soon as the server has answered all of the doomed requests.
+    /// The connection is reset once the server has answered all requests whose replies are swallowed.
     Cut,
 }
 
@@ -49,8 +49,8 @@ struct ProxyState {
     faults: watch::Sender<Faults>,
     /// The number of cuts. A connection ends when it changes.
     cuts: watch::Sender<u64>,
-    swallow_dice: Mutex<fastrand::Rng>,
-    truncate_dice: Mutex<fastrand::Rng>,
+    swallow_rng: Mutex<fastrand::Rng>,
+    truncate_rng: Mutex<fastrand::Rng>,
     connections: AtomicU64,
     swallowed: AtomicU64,
     truncated: AtomicU64,
@@ -63,20 +63,20 @@ impl Proxy {
             .await
             .expect("bind the proxy");
         let port = listener.local_addr().expect("the proxy's address").port();
-        let shared = Arc::new(ProxyState {
+        let state = Arc::new(ProxyState {
             upstream: AtomicU16::new(upstream_port),
             faults: watch::Sender::new(Faults::default()),
             cuts: watch::Sender::new(0),
-            swallow_dice: Mutex::new(fastrand::Rng::new()),
-            truncate_dice: Mutex::new(fastrand::Rng::new()),
+            swallow_rng: Mutex::new(fastrand::Rng::new()),
+            truncate_rng: Mutex::new(fastrand::Rng::new()),
             connections: AtomicU64::new(0),
             swallowed: AtomicU64::new(0),
             truncated: AtomicU64::new(0),
         });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
         Self {
             port,
-            shared,
+            state,
             accepting,
         }
     }
@@ -91,24 +91,23 @@ impl Proxy {
         self.port
     }
 
-    /// Sends new connections to another port. Present ones stay.
+    /// Connects new connections to another port. Open connections stay as they are.
     pub fn set_upstream(&self, port: u16) {
-        self.shared.upstream.store(port, SeqCst);
+        self.state.upstream.store(port, SeqCst);
     }
 
-    /// Resets all present connections. New ones are served.
+    /// Resets all open connections. Serves later connections.
     pub fn cut(&self) {
-        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+        self.state.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Sets whether new connections are reset at once. Present ones go on.
+    /// Sets whether new connections are reset at once. Open connections stay as they are.
     pub fn refuse(&self, refuse: bool) {
         self.set(|faults| faults.refuse = refuse);
     }
 
-    /// Sets whether the network swallows all traffic: connections stay open, new ones are accepted, nothing
-    /// is read or forwarded either way. Bytes that were sent meanwhile are delivered once this is switched
-    /// off.
+    /// Sets whether all traffic stops: connections stay open and new connections are accepted, but no bytes are read or
+    /// forwarded in either direction. Once this is off again, the bytes that were sent meanwhile are delivered.
     pub fn black_hole(&self, black_hole: bool) {
         self.set(|faults| faults.black_hole = black_hole);
     }
@@ -118,47 +117,47 @@ impl Proxy {
         self.set(|faults| faults.delay = delay);
     }
 
-    /// Forwards requests to the server and swallows their replies, with this probability.
+    /// With this probability, swallows the replies to a chunk of requests that a client sends. The requests reach the
+    /// server.
     ///
-    /// The decision is made once for each chunk of requests that a client sends. Replies to requests before
-    /// a doomed chunk are still delivered. The replies to the doomed requests are dropped whole, so a
-    /// request without an answer has been executed. The seed makes the decisions repeatable; which request
-    /// gets which decision depends on the order of the traffic. A handshake is traffic too: connect first,
-    /// or let the client cope.
+    /// The replies to earlier requests are still delivered. No part of the other replies is, so a request without an
+    /// answer has been executed. The seed makes the sequence of decisions repeatable, but the order of the traffic
+    /// decides which request gets which decision. The replies to a handshake can be swallowed too: connect first, or
+    /// let the client try again.
     pub fn swallow_replies(&self, probability: f64, seed: u64, then: Swallow) {
-        *self.shared.swallow_dice.lock().unwrap() = fastrand::Rng::with_seed(seed);
+        *self.state.swallow_rng.lock().unwrap() = fastrand::Rng::with_seed(seed);
         self.set(|faults| faults.swallow = Some((probability, then)));
     }
 
-    /// Forwards only the first half of a reply and closes the connection, with this probability for each
-    /// chunk of reply. The last reply of a truncated chunk is never complete.
+    /// With this probability for each chunk of replies, forwards the chunk only up to the middle of its last reply, and
+    /// closes the connection.
     pub fn truncate(&self, probability: f64, seed: u64) {
-        *self.shared.truncate_dice.lock().unwrap() = fastrand::Rng::with_seed(seed);
+        *self.state.truncate_rng.lock().unwrap() = fastrand::Rng::with_seed(seed);
         self.set(|faults| faults.truncate = Some(probability));
     }
 
-    /// Ends all faults. Connections that hang after a swallowed reply go on hanging until a cut.
+    /// Ends all faults. Connections that hang after a swallowed reply still hang until a cut.
     pub fn heal(&self) {
         self.set(|faults| *faults = Faults::default());
     }
 
     /// Number of connections accepted so far, including refused ones.
     pub fn connections(&self) -> u64 {
-        self.shared.connections.load(SeqCst)
+        self.state.connections.load(SeqCst)
     }
 
-    /// Number of doomed chunks of requests: forwarded to the server, their replies swallowed.
+    /// The number of chunks of requests whose replies were swallowed.
     pub fn swallowed(&self) -> u64 {
-        self.shared.swallowed.load(SeqCst)
+        self.state.swallowed.load(SeqCst)
     }
 
     /// Number of truncated replies.
     pub fn truncated(&self) -> u64 {
-        self.shared.truncated.load(SeqCst)
+        self.state.truncated.load(SeqCst)
     }
 
     fn set(&self, change: impl FnOnce(&mut Faults)) {
-        self.shared.faults.send_modify(change);
+        self.state.faults.send_modify(change);
     }
 }
 
@@ -183,18 +182,18 @@ impl From<io::Error> for Broken {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {
-    // Dropping the sender with this task ends every connection.
+async fn accept(listener: TcpListener, state: Arc<ProxyState>) {
+    // Dropping this set with the task ends every connection.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             Ok((client, _)) = listener.accept() => {
-                shared.connections.fetch_add(1, SeqCst);
-                if shared.faults.borrow().refuse {
+                state.connections.fetch_add(1, SeqCst);
+                if state.faults.borrow().refuse {
                     let _ = client.set_zero_linger();
                 } else {
-                    let cuts = shared.cuts.subscribe();
-                    connections.spawn(serve(client, Arc::clone(&shared), cuts));
+                    let cuts = state.cuts.subscribe();
+                    connections.spawn(serve(client, Arc::clone(&state), cuts));
                 }
             }
             Some(_) = connections.join_next() => {}
@@ -204,48 +203,48 @@ async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {
 }
 
 /// Serves one connection to its end.
-async fn serve(mut client: TcpStream, shared: Arc<ProxyState>, mut cuts: watch::Receiver<u64>) {
+async fn serve(mut client: TcpStream, state: Arc<ProxyState>, mut cuts: watch::Receiver<u64>) {
     let end = tokio::select! {
         biased;
         _ = cuts.changed() => Err(Broken::Reset),
-        end = relay(&mut client, &shared) => end,
+        end = relay(&mut client, &state) => end,
     };
     if end == Err(Broken::Reset) {
-        // The upstream side is closed without RST, so that what was forwarded still arrives.
+        // The connection to the server is closed without RST, so that the forwarded requests still arrive.
         let _ = client.set_zero_linger();
     }
 }
 
-async fn relay(client: &mut TcpStream, shared: &ProxyState) -> Result<(), Broken> {
-    let mut faults = shared.faults.subscribe();
-    passable(&mut faults).await;
-    let mut upstream = TcpStream::connect(("127.0.0.1", shared.upstream.load(SeqCst))).await?;
+async fn relay(client: &mut TcpStream, state: &ProxyState) -> Result<(), Broken> {
+    let mut faults = state.faults.subscribe();
+    wait_until_passable(&mut faults).await;
+    let mut upstream = TcpStream::connect(("127.0.0.1", state.upstream.load(SeqCst))).await?;
     client.set_nodelay(true)?;
     upstream.set_nodelay(true)?;
-    let doom = Mutex::new(Doom::default());
+    let exchange = Mutex::new(Exchange::default());
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = upstream.split();
     tokio::try_join!(
-        requests(from_client, to_server, shared, &doom, faults.clone()),
-        replies(from_server, to_client, shared, &doom, faults),
+        requests(from_client, to_server, state, &exchange, faults.clone()),
+        replies(from_server, to_client, state, &exchange, faults),
     )?;
     Ok(())
 }
 
-/// The replies of one connection: how many are due, and which are swallowed.
+/// The requests of one connection so far, and the replies that are swallowed.
 #[derive(Debug, Default)]
-struct Doom {
-    asked: usize,
-    /// The first reply not to be delivered, and the last that is due before a cut, counted from 1.
-    sentence: Option<(usize, usize, Swallow)>,
+struct Exchange {
+    requests: usize,
+    /// The numbers of the first swallowed reply and of the last reply before a cut, counted from 1.
+    swallowed: Option<(usize, usize, Swallow)>,
 }
 
 /// Forwards from the client to the server.
 async fn requests(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    shared: &ProxyState,
-    doom: &Mutex<Doom>,
+    state: &ProxyState,
+    exchange: &Mutex<Exchange>,
     mut faults: watch::Receiver<Faults>,
 ) -> Result<(), Broken> {
     let mut frames = Frames::default();
@@ -258,14 +257,14 @@ async fn requests(
         }
         {
             let now = *faults.borrow();
-            let mut doom = doom.lock().unwrap();
-            let first = doom.asked + 1;
-            doom.asked += frames.feed(&buffer[..n]).len();
-            if let (Some((probability, then)), None) = (now.swallow, doom.sentence)
-                && shared.swallow_dice.lock().unwrap().f64() < probability
+            let mut exchange = exchange.lock().unwrap();
+            let first = exchange.requests + 1;
+            exchange.requests += frames.feed(&buffer[..n]).len();
+            if let (Some((probability, then)), None) = (now.swallow, exchange.swallowed)
+                && state.swallow_rng.lock().unwrap().f64() < probability
             {
-                doom.sentence = Some((first, doom.asked.max(first), then));
-                shared.swallowed.fetch_add(1, SeqCst);
+                exchange.swallowed = Some((first, exchange.requests.max(first), then));
+                state.swallowed.fetch_add(1, SeqCst);
             }
         }
         forward(&mut to, &buffer[..n], &mut faults).await?;
@@ -276,8 +275,8 @@ async fn requests(
 async fn replies(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    shared: &ProxyState,
-    doom: &Mutex<Doom>,
+    state: &ProxyState,
+    exchange: &Mutex<Exchange>,
     mut faults: watch::Receiver<Faults>,
 ) -> Result<(), Broken> {
     let mut frames = Frames::default();
@@ -291,9 +290,9 @@ async fn replies(
         }
         let ends = frames.feed(&buffer[..n]);
         let mut chunk = &buffer[..n];
-        let sentence = doom.lock().unwrap().sentence;
-        if let Some((first, ..)) = sentence {
-            // Deliver up to the end of reply `first - 1`, which may lie in an earlier chunk.
+        let swallowed = exchange.lock().unwrap().swallowed;
+        if let Some((first, ..)) = swallowed {
+            // Deliver up to the end of reply `first - 1`, which may be in an earlier chunk.
             let wanted = (first - 1).saturating_sub(answered);
             let end = match wanted {
                 0 => 0,
@@ -309,18 +308,18 @@ async fn replies(
         }
         if let Some(probability) = now.truncate
             && !chunk.is_empty()
-            && shared.truncate_dice.lock().unwrap().f64() < probability
+            && state.truncate_rng.lock().unwrap().f64() < probability
         {
-            // Cut in the middle of the last reply: the middle of the chunk could be the border between two.
+            // Cut in the middle of the last reply: the middle of the chunk could be the end of a reply.
             let begin = ends.iter().rev().find(|end| **end < chunk.len());
             let begin = begin.copied().unwrap_or(0);
             let half = begin + (chunk.len() - begin) / 2;
-            shared.truncated.fetch_add(1, SeqCst);
+            state.truncated.fetch_add(1, SeqCst);
             forward(&mut to, &chunk[..half], &mut faults).await?;
             return Err(Broken::Closed);
         }
         forward(&mut to, chunk, &mut faults).await?;
-        if let Some((_, last, Swallow::Cut)) = sentence
+        if let Some((_, last, Swallow::Cut)) = swallowed
             && answered >= last
         {
             return Err(Broken::Reset);
@@ -328,14 +327,14 @@ async fn replies(
     }
 }
 
-/// Reads a chunk, but waits while the black hole is on.
+/// Reads a chunk. Waits while the black hole is on.
 async fn read(
     from: &mut ReadHalf<'_>,
     buffer: &mut [u8],
     faults: &mut watch::Receiver<Faults>,
 ) -> io::Result<usize> {
     loop {
-        passable(faults).await;
+        wait_until_passable(faults).await;
         tokio::select! {
             biased;
             _ = faults.wait_for(|faults| faults.black_hole) => {}
@@ -344,17 +343,17 @@ async fn read(
     }
 }
 
-/// Writes a chunk, but waits while the black hole is on.
+/// Writes a chunk. Waits while the black hole is on.
 async fn forward(
     to: &mut WriteHalf<'_>,
     chunk: &[u8],
     faults: &mut watch::Receiver<Faults>,
 ) -> io::Result<()> {
-    passable(faults).await;
+    wait_until_passable(faults).await;
     to.write_all(chunk).await
 }
 
-/// Waits until the black hole is off. (The sender lives as long as the connection.)
-async fn passable(faults: &mut watch::Receiver<Faults>) {
+/// Waits until the black hole is off. Never fails, because the sender lives as long as the connection.
+async fn wait_until_passable(faults: &mut watch::Receiver<Faults>) {
     let _ = faults.wait_for(|faults| !faults.black_hole).await;
 }

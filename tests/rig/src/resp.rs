@@ -34,7 +34,7 @@ impl Frames {
         ends
     }
 
-    /// Handles a complete header line. Returns whether it was a whole value by itself.
+    /// Handles a complete header line. Returns whether the line is a whole value.
     fn header(&mut self) -> bool {
         let line = std::mem::take(&mut self.line);
         let text = line.trim_ascii_end();

@@ -2,25 +2,24 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// The seed for every random generator of a test.
-///
-/// It is `PULSE_SEED` when that is set, and a fresh number otherwise. The seed goes to stderr, which
-/// the test runner shows when the test fails.
+/// The seed for the random generators of a test: `PULSE_SEED` if it is set, otherwise a new number. Prints the seed to
+/// stderr, which the test runner shows if the test fails.
 pub fn seed() -> u64 {
-    let seed = given().unwrap_or_else(|| RandomState::new().hash_one(std::time::SystemTime::now()));
+    let new_seed = || RandomState::new().hash_one(std::time::SystemTime::now());
+    let seed = configured().unwrap_or_else(new_seed);
     eprintln!("seed: {seed} (PULSE_SEED={seed} to repeat)");
     seed
 }
 
-/// A seed that is the same in each run, for tests that hold for most seeds but not for all, such as tests of change
-/// detection on random traffic. `PULSE_SEED` tries another seed.
+/// A seed that is the same in each run, for tests that pass with most seeds but not with all, such as tests of change
+/// detection on random traffic. `PULSE_SEED` sets another seed.
 pub fn fixed_seed() -> u64 {
-    let seed = given().unwrap_or(1);
+    let seed = configured().unwrap_or(1);
     eprintln!("seed: {seed}");
     seed
 }
 
-fn given() -> Option<u64> {
+fn configured() -> Option<u64> {
     let text = std::env::var("PULSE_SEED").ok()?;
     let seed = text.trim().parse();
     Some(seed.unwrap_or_else(|_| panic!("PULSE_SEED must be a whole number, not {text:?}")))

@@ -1,8 +1,8 @@
 //! A primary with two replicas, and three real Sentinels that watch them.
 //!
-//! Sentinels and servers reach each server through its own proxy, whose address Sentinel names. The tested service
-//! connects to the server itself, by [`Sentinels::address_map`]. So a primary can be cut off from all others while the
-//! service still writes to it.
+//! Each server has a proxy. Sentinels and other servers connect to the proxy, and the Sentinels announce the proxy's
+//! address. The tested service connects to the server directly, by [`Sentinels::address_map`]. So a test can cut a
+//! primary off from Sentinels and servers while the service still writes to the primary.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ const SENTINELS: usize = 3;
 /// More than half of the Sentinels.
 const QUORUM: usize = 2;
 
-/// A primary, its replicas and their Sentinels. Dropping this ends all of them.
+/// A primary, its replicas and their Sentinels. Dropping the value ends all processes.
 #[derive(Debug)]
 pub struct Sentinels {
     servers: Vec<Watched>,
@@ -37,17 +37,17 @@ pub struct Sentinels {
 pub struct Watched {
     pub server: RedisServer,
     /// The proxy through which Sentinels and other servers reach the server.
-    pub way: Proxy,
+    pub proxy: Proxy,
 }
 
-/// How servers and Sentinels are set up.
+/// The setup of servers and Sentinels.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     /// The password of the servers.
     pub servers: Option<&'static str>,
     /// The password of the Sentinels.
     pub sentinels: Option<&'static str>,
-    /// Lets the Sentinels also listen with TLS. The servers do not.
+    /// The certificate with which the Sentinels, but not the servers, also listen with TLS.
     pub tls: Option<Tls>,
 }
 
@@ -70,15 +70,15 @@ impl Sentinels {
 
     pub async fn start_with(setup: Setup) -> Self {
         let primary = Watched::start(setup.servers, |server| server).await;
-        let port = primary.way.port();
+        let port = primary.proxy.port();
         let replica = || Watched::start(setup.servers, |server| server.replica_of(port));
-        let (one, other) = tokio::join!(replica(), replica());
+        let (first, second) = tokio::join!(replica(), replica());
         let mut sentinels = Vec::new();
         for _ in 0..SENTINELS {
             sentinels.push(Sentinel::start(port, setup.clone()).await);
         }
         let started = Self {
-            servers: vec![primary, one, other],
+            servers: vec![primary, first, second],
             sentinels,
         };
         started.wait_until_healthy().await;
@@ -88,11 +88,12 @@ impl Sentinels {
     /// Waits until the Sentinels know all servers and each other, and two replicas follow the primary.
     pub async fn wait_until_healthy(&self) {
         for sentinel in &self.sentinels {
-            until("the Sentinel knows all", async || {
+            until("the Sentinel knows all servers and Sentinels", async || {
                 let words = ["SENTINEL", "MASTER", SERVICE];
                 let fields: HashMap<String, String> =
                     sentinel.ask(&words).await.unwrap_or_default();
-                let is = |field: &str, value: &str| fields.get(field).is_some_and(|it| it == value);
+                let is =
+                    |field: &str, value: &str| fields.get(field).is_some_and(|text| text == value);
                 is("flags", "master")
                     && is("num-slaves", "2")
                     && is("num-other-sentinels", "2")
@@ -102,21 +103,21 @@ impl Sentinels {
         }
         let primary = self.primary().await;
         for (at, watched) in self.servers.iter().enumerate() {
-            let way = self.servers[primary].way.port();
-            until("it follows the primary", async || {
-                at == primary || watched.follows().await == Some(Some(way))
+            let port = self.servers[primary].proxy.port();
+            until("the replica follows the primary", async || {
+                at == primary || watched.follows().await == Some(Some(port))
             })
             .await;
         }
     }
 
-    /// Keeps the Sentinels from replacing the primary, and waits until a failover that they have begun is over. On a
-    /// busy machine, they could otherwise replace a slow primary at any time.
+    /// Makes the Sentinels wait ten minutes before they replace the primary, because on a busy machine they could
+    /// replace a slow primary at any time. Waits until a failover in progress is over.
     pub async fn hold(&self) {
         for sentinel in &self.sentinels {
-            let patience = ["down-after-milliseconds", "600000"];
-            let words = [&["SENTINEL", "SET", SERVICE][..], &patience].concat();
-            until("the Sentinel waits for longer", async || {
+            let setting = ["down-after-milliseconds", "600000"];
+            let words = [&["SENTINEL", "SET", SERVICE][..], &setting].concat();
+            until("the Sentinel accepts the setting", async || {
                 sentinel.ask::<String>(&words).await.is_ok()
             })
             .await;
@@ -142,12 +143,15 @@ impl Sentinels {
         &self.servers
     }
 
-    /// Maps the addresses that Sentinel names to those of the servers.
+    /// Maps the addresses of the proxies, which the Sentinels announce, to the addresses of the servers.
     pub fn address_map(&self) -> HashMap<String, String> {
         let address = |port: u16| format!("127.0.0.1:{port}");
         let servers = self.servers.iter();
         servers
-            .map(|it| (address(it.way.port()), address(it.server.port())))
+            .map(|watched| {
+                let announced = address(watched.proxy.port());
+                (announced, address(watched.server.port()))
+            })
             .collect()
     }
 
@@ -155,7 +159,8 @@ impl Sentinels {
     async fn named_by(&self, sentinel: &Sentinel) -> Option<usize> {
         let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
         let (_, port): (String, u16) = sentinel.ask(&words).await.ok()?;
-        self.servers.iter().position(|it| it.way.port() == port)
+        let mut servers = self.servers.iter();
+        servers.position(|watched| watched.proxy.port() == port)
     }
 
     /// The index of the server that all Sentinels name as the primary, once they agree.
@@ -171,7 +176,7 @@ impl Sentinels {
             named.len() == 1 && primary.is_some()
         })
         .await;
-        primary.expect("waited for it")
+        primary.expect("`until` has found a primary")
     }
 
     /// Lets a Sentinel replace the primary by a replica. Returns the index of the new primary.
@@ -186,7 +191,7 @@ impl Sentinels {
         self.another_primary(before).await
     }
 
-    /// Waits until the Sentinels name another primary, and that server reports itself as a primary.
+    /// Waits until the Sentinels name another primary than `before`, and the other server reports itself as a primary.
     pub async fn another_primary(&self, before: usize) -> usize {
         let mut after = before;
         until("there is another primary", async || {
@@ -197,15 +202,17 @@ impl Sentinels {
         after
     }
 
-    /// Cuts the server off from Sentinels and other servers. Clients that connect to the server itself still reach it.
+    /// Cuts the server off from Sentinels and other servers. Clients that connect to the server directly still reach
+    /// it.
     pub fn cut_off(&self, server: usize) {
-        self.servers[server].way.refuse(true);
-        self.servers[server].way.cut();
+        self.servers[server].proxy.refuse(true);
+        self.servers[server].proxy.cut();
     }
 
-    /// Ends [`cut_off`](Self::cut_off). Until Sentinel has noticed, there are two primaries.
+    /// Ends [`cut_off`](Self::cut_off). If the Sentinels have chosen another primary meanwhile, there are two primaries
+    /// until the Sentinels notice the first one.
     pub fn heal(&self, server: usize) {
-        self.servers[server].way.refuse(false);
+        self.servers[server].proxy.refuse(false);
     }
 
     /// Kills all Sentinels.
@@ -221,23 +228,24 @@ impl Sentinels {
 
 impl Watched {
     async fn start(password: Option<&str>, configure: impl FnOnce(Builder) -> Builder) -> Self {
-        let way = Proxy::start(1).await;
+        let proxy = Proxy::start(1).await;
         let mut builder = RedisServer::builder()
             .arg("--replica-announce-ip", "127.0.0.1")
-            .arg("--replica-announce-port", &way.port().to_string())
+            .arg("--replica-announce-port", &proxy.port().to_string())
             .arg("--repl-timeout", "5");
         if let Some(password) = password {
             builder = builder.password(password).arg("--masterauth", password);
         }
         let server = configure(builder).start().await;
-        way.set_upstream(server.port());
-        Self { server, way }
+        proxy.set_upstream(server.port());
+        Self { server, proxy }
     }
 }
 
 impl Watched {
-    /// The port of the primary that the server replicates, or `Some(None)` for a primary. `None` if the server does not
-    /// answer, as when Sentinel gives it another role and closes its connections, or gets no data.
+    /// `Some(None)` if the server is a primary. `Some(Some(port))` if the server is a replica and connected to the
+    /// primary on this port. `None` if the replica is not connected, or the server does not answer, as while a Sentinel
+    /// changes the server's role and closes its connections.
     pub async fn follows(&self) -> Option<Option<u16>> {
         let client = self.server.client();
         let mut connection = client.get_multiplexed_async_connection().await.ok()?;
@@ -294,7 +302,7 @@ fn launch((port, tls_port): (u16, u16), primary: u16, setup: &Setup, dir: &Path)
         format!("dir {}", dir.display()),
         format!("sentinel monitor {SERVICE} 127.0.0.1 {primary} {QUORUM}"),
         format!("sentinel down-after-milliseconds {SERVICE} 700"),
-        // After twice this time Sentinel tries a failover once more.
+        // A Sentinel tries a failover again after twice this time.
         format!("sentinel failover-timeout {SERVICE} 3000"),
         format!("sentinel parallel-syncs {SERVICE} 2"),
     ];

@@ -17,10 +17,10 @@ use super::wait::PATIENCE;
 /// A text in the log of a server whose port is taken.
 const TAKEN: &str = "Address already in use";
 
-/// A redis-server with its own port and directory. Dropping it kills the server and removes the
-/// directory, also when the test panics.
+/// A redis-server with its own port and directory. Dropping it kills the server and removes the directory, also if the
+/// test panics.
 ///
-/// Without further arguments the server never writes to disk: no snapshots, no append-only file.
+/// By default, the server never writes to disk: no snapshots, no append-only file.
 #[derive(Debug)]
 pub struct RedisServer {
     setup: Builder,
@@ -35,7 +35,7 @@ pub struct RedisServer {
 pub struct Builder {
     args: Vec<String>,
     password: Option<String>,
-    /// Whether it is a node of a cluster, which needs a second port.
+    /// Whether the server is a node of a cluster, which needs a second port.
     has_bus: bool,
 }
 
@@ -47,24 +47,24 @@ impl Builder {
         self
     }
 
-    /// Starts the server as a replica of the one on this port.
+    /// Starts the server as a replica of the server on this port.
     #[must_use]
     pub fn replica_of(mut self, port: u16) -> Self {
-        // Two words, which Redis 6.2 does not read from one.
+        // Redis 6.2 does not accept host and port as one argument.
         let words = ["--replicaof".to_owned(), "127.0.0.1".to_owned()];
         self.args.extend(words);
         self.args.push(port.to_string());
         self
     }
 
-    /// Requires this password of every client. The server's own `url()` contains it.
+    /// Requires this password of every client. [`RedisServer::url`] contains the password.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.arg("--requirepass", password)
     }
 
-    /// Starts the server as a node of a cluster, which knows no other node and has no slot as yet.
+    /// Starts the server as a node of a cluster. At first, the node knows no other node, and has no slots.
     #[must_use]
     pub fn node_of_a_cluster(mut self) -> Self {
         self.has_bus = true;
@@ -99,7 +99,7 @@ impl Builder {
         .await
     }
 
-    /// Starts one process and blocks until this very process answers PING.
+    /// Starts a process, and blocks until that process answers PING.
     fn launch(&self, port: u16, dir: &Path, end: Instant) -> Result<Leashed, String> {
         let before = log(dir).len();
         let out = std::fs::OpenOptions::new()
@@ -113,7 +113,7 @@ impl Builder {
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
             .args(["--protected-mode", "no", "--loglevel", "warning"])
-            // Serves a new replica at once; by default the primary waits five seconds for more.
+            // Serves a new replica at once; by default, a primary waits five seconds for more replicas.
             .args(["--repl-diskless-sync-delay", "0", "--dir"])
             .arg(dir)
             .args(&self.args)
@@ -150,7 +150,7 @@ impl RedisServer {
         Self::builder().start().await
     }
 
-    /// Starts a server that has each write on disk before it answers.
+    /// Starts a server that writes each change to disk before it answers.
     pub async fn start_durable() -> Self {
         let durable = Self::builder().arg("--appendonly", "yes");
         durable.arg("--appendfsync", "always").start().await
@@ -173,12 +173,12 @@ impl RedisServer {
         }
     }
 
-    /// The port, which survives restarts.
+    /// The port, which stays the same after a restart.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The process id of the running server, or of the last one that ran.
+    /// The id of the server's last process.
     pub fn pid(&self) -> u32 {
         self.process().pid()
     }
@@ -188,7 +188,7 @@ impl RedisServer {
         self.dir.path()
     }
 
-    /// The server's log so far, which survives restarts.
+    /// The server's log so far, including its log before a restart.
     pub fn log(&self) -> String {
         log(self.dir.path())
     }
@@ -203,7 +203,7 @@ impl RedisServer {
         connect(&self.client()).await
     }
 
-    /// Sends a command that is given with its arguments, between single spaces.
+    /// Sends a command. Single spaces separate the command and its arguments.
     pub async fn run<T: redis::FromRedisValue>(&self, command: &str) -> T {
         run(&mut self.connection().await, command).await
     }
@@ -223,8 +223,8 @@ impl RedisServer {
         assert!(gone.is_some(), "SIGTERM ignored; log:\n{}", self.log());
     }
 
-    /// Stops the process (SIGSTOP): connections stay open, the kernel still accepts new ones, and no
-    /// request is answered. Returns once the process is stopped.
+    /// Stops the process (SIGSTOP), and returns once it is stopped. Connections stay open and the kernel accepts new
+    /// ones, but no request is answered.
     pub fn freeze(&self) {
         self.process().freeze();
     }
@@ -234,8 +234,8 @@ impl RedisServer {
         self.process().signal("CONT");
     }
 
-    /// Starts the server again on the same port, in the same directory, with the same arguments. A server
-    /// that still runs is terminated first.
+    /// Starts the server again on the same port, in the same directory, with the same arguments. If the server still
+    /// runs, terminates it first.
     pub async fn restart(&self) {
         self.terminate();
         let (setup, port, dir) = (self.setup.clone(), self.port, self.dir().to_owned());
@@ -294,7 +294,7 @@ impl RedisServer {
     }
 }
 
-/// The server's program: `PULSE_REDIS_SERVER`, or the one on PATH.
+/// The server's program: `PULSE_REDIS_SERVER`, or `redis-server` on PATH.
 pub(super) fn binary() -> PathBuf {
     let binary = std::env::var_os("PULSE_REDIS_SERVER").filter(|path| !path.is_empty());
     binary
@@ -302,7 +302,8 @@ pub(super) fn binary() -> PathBuf {
         .into()
 }
 
-/// Opens a connection with timeouts of 60 s, instead of the crate's 1 s and 500 ms.
+/// Opens a connection with timeouts of 60 s. The defaults of the crate `redis`, 1 s and 500 ms, are too short for a
+/// busy machine.
 pub async fn connect(client: &redis::Client) -> MultiplexedConnection {
     let config = redis::AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
@@ -323,7 +324,7 @@ pub async fn issue<T: redis::FromRedisValue>(
     command.query_async(connection).await.unwrap()
 }
 
-/// Sends a command that is given with its arguments, between single spaces.
+/// Sends a command. Single spaces separate the command and its arguments.
 pub async fn run<T: redis::FromRedisValue>(
     connection: &mut MultiplexedConnection,
     text: &str,
@@ -332,10 +333,10 @@ pub async fn run<T: redis::FromRedisValue>(
     issue(connection, words[0], &words[1..]).await
 }
 
-/// Whether the process `pid` itself answers PING on this port, with its data loaded.
+/// Whether the process that answers PING on this port is `pid`, and has loaded its data.
 pub(super) fn answers(port: u16, pid: u32) -> bool {
     let own = format!("process_id:{pid}\r\n");
-    let is_well = |reply: &str| {
+    let is_ready = |reply: &str| {
         reply.starts_with("-NOAUTH") || (reply.starts_with("+PONG") && reply.contains(&own))
     };
     let ask = || -> std::io::Result<bool> {
@@ -343,15 +344,15 @@ pub(super) fn answers(port: u16, pid: u32) -> bool {
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
         stream.write_all(b"PING\r\nINFO server\r\nQUIT\r\n")?;
         let (mut reply, mut buffer) = (String::new(), [0; 4096]);
-        // A Sentinel does not know QUIT.
-        while !is_well(&reply) {
+        // A Sentinel does not know QUIT, so the connection may stay open.
+        while !is_ready(&reply) {
             let n = stream.read(&mut buffer)?;
             if n == 0 {
                 break;
             }
             reply += &String::from_utf8_lossy(&buffer[..n]);
         }
-        Ok(is_well(&reply))
+        Ok(is_ready(&reply))
     };
     ask().unwrap_or(false)
 }
@@ -362,7 +363,7 @@ fn log(dir: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Runs blocking work outside the test's own runtime threads. A panic in it fails the test.
+/// Runs blocking work on a thread for blocking work. A panic of the work fails the test.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(value) => value,

@@ -1,4 +1,4 @@
-//! One cluster for all tests of this process that do no harm to it. It ends with the process.
+//! One cluster for all tests of this process that do not damage it. The cluster ends with the process.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,7 +25,7 @@ pub async fn cluster() -> &'static RedisCluster {
     CLUSTER.get_or_init(start).await
 }
 
-/// A prefix that no other test of this process has, in a slot of its own.
+/// A prefix that no other test of this process has. Different prefixes are usually in different slots.
 pub fn prefix() -> String {
     static PREFIXES: AtomicU64 = AtomicU64::new(0);
     format!("{{pulse:{}}}:", PREFIXES.fetch_add(1, Relaxed))

@@ -1,5 +1,4 @@
-//! Lists the public items of tower-pulse, for `make surface`. A test fails when the items have changed and the list has
-//! not.
+//! Lists the public items of tower-pulse, for `make surface`. A test fails if the list is not up to date.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -10,13 +9,13 @@ use std::{env, fs};
 use public_api::Builder;
 use serde_json::Value;
 
-/// The Rust whose rustdoc writes what the crate `public-api` reads: the form differs between versions, and
-/// so does the list.
+/// The version of Rust whose rustdoc writes the JSON that the crate `public-api` reads. Other versions write other
+/// JSON, which also leads to another list.
 const RUST: &str = "1.95.0";
 /// The list, beside `Cargo.toml` of this package.
 const LIST: &str = "public-api.txt";
-/// Auto traits that no user is likely to need, unlike `Send` and `Sync`.
-const LEFT_OUT: [&str; 5] = [
+/// Auto traits that the list omits, because few users depend on them, unlike `Send` and `Sync`.
+const OMITTED: [&str; 5] = [
     "core::marker::Freeze",
     "core::marker::Unpin",
     "core::marker::UnsafeUnpin",
@@ -34,7 +33,7 @@ fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The crates below, whose types the crate re-exports.
+/// The internal crates, whose types tower-pulse re-exports.
 const INTERNAL: [&str; 7] = [
     "tower-pulse-admin",
     "tower-pulse-core",
@@ -48,18 +47,18 @@ const INTERNAL: [&str; 7] = [
 /// The features that a user may choose.
 const FEATURES: &str = "file,rankings,redis,redis-tls,row-cache";
 
-/// All public items with all features, one per line: first the items of the crate, then those of the types of
-/// [`INTERNAL`] crates that it re-exports.
+/// All public items with all features, one per line: first the items of tower-pulse, then the items of the types that
+/// it re-exports from [`INTERNAL`] crates.
 fn public_items() -> Result<String, Box<dyn Error>> {
-    let described = describe()?;
-    let (mut list, uses) = items_of(&described, "tower-pulse")?;
+    let folder = write_json()?;
+    let (mut list, uses) = items_of(&folder, "tower-pulse")?;
     let mut reexported = Reexported::default();
     reexported.extend(uses, |_| true);
     let mut crates = Vec::new();
     for internal in INTERNAL {
-        let (items, uses) = items_of(&described, internal)?;
+        let (items, uses) = items_of(&folder, internal)?;
         crates.push((internal.replace('-', "_"), items));
-        // A type may come from a crate further below.
+        // The crate may itself re-export a type from another internal crate.
         let names = reexported.names.clone();
         reexported.extend(uses, |name| names.contains(name));
     }
@@ -76,7 +75,7 @@ fn public_items() -> Result<String, Box<dyn Error>> {
 #[derive(Default)]
 struct Reexported {
     names: BTreeSet<String>,
-    /// The paths at which they are defined.
+    /// The paths at which the items are defined.
     paths: BTreeSet<String>,
 }
 
@@ -89,13 +88,13 @@ impl Reexported {
     }
 }
 
-/// The path of the type of an internal crate that an item belongs to.
+/// The path of the type that an item belongs to, if the type is in the crate `internal`.
 fn type_of<'a>(line: &'a str, internal: &str) -> Option<&'a str> {
     let item = line
         .rsplit_once(" for ")
         .map_or(line, |(_, implementer)| implementer);
     let start = item.find(&format!("{internal}::"))?;
-    // A type that is only an argument of a function or of another type does not own the item.
+    // The item does not belong to a type that is only an argument of a function or of another type.
     let (before, path) = item.split_at(start);
     if before.ends_with('<') || before.contains('(') {
         return None;
@@ -113,7 +112,7 @@ fn type_of<'a>(line: &'a str, internal: &str) -> Option<&'a str> {
     None
 }
 
-/// The public items of a package, and its re-exports: each name with the path that it comes from.
+/// The public items of a package, and its re-exports: their names, and the paths of the re-exported items.
 #[allow(clippy::type_complexity, reason = "two lists")]
 fn items_of(
     folder: &Path,
@@ -140,11 +139,11 @@ fn items_of(
         .omit_blanket_impls(true)
         .build()?;
     let lines = api.items().map(|item| item.to_string());
-    let is_left_out = |line: &String| {
-        let mut left_out = LEFT_OUT.iter();
-        left_out.any(|name| line.contains(&format!("{name} for tower_pulse")))
+    let is_omitted = |line: &String| {
+        let mut omitted = OMITTED.iter();
+        omitted.any(|name| line.contains(&format!("{name} for tower_pulse")))
     };
-    Ok((lines.filter(|line| !is_left_out(line)).collect(), uses))
+    Ok((lines.filter(|line| !is_omitted(line)).collect(), uses))
 }
 
 /// The names in a module of another crate.
@@ -155,7 +154,7 @@ fn names_in(folder: &Path, module: &str) -> Result<Vec<String>, Box<dyn Error>> 
     let ids = described["paths"].as_object().ok_or("paths")?;
     let (id, _) = ids
         .iter()
-        .find(|(_, of)| of["path"] == serde_json::json!(path))
+        .find(|(_, item)| item["path"] == serde_json::json!(path))
         .ok_or("the module")?;
     let items = &described["index"][id]["inner"]["module"]["items"];
     let items = items.as_array().ok_or("items")?;
@@ -167,9 +166,9 @@ fn names_in(folder: &Path, module: &str) -> Result<Vec<String>, Box<dyn Error>> 
     Ok(items.iter().filter_map(name).collect())
 }
 
-/// Lets rustdoc describe the crates in JSON, in one run, so that their dependencies are checked once. Returns the
+/// Lets rustdoc write the JSON of the crates, in one run, so that their dependencies are checked once. Returns the
 /// folder of the files.
-fn describe() -> Result<PathBuf, Box<dyn Error>> {
+fn write_json() -> Result<PathBuf, Box<dyn Error>> {
     let root = package().join("../..");
     let target = env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root.join("target"), PathBuf::from);
@@ -177,7 +176,7 @@ fn describe() -> Result<PathBuf, Box<dyn Error>> {
     cargo
         .current_dir(root)
         .env("RUSTDOC", package().join("rustdoc.sh"))
-        // These flags differ from those of `make lint`, so that cargo does not mistake its pages for these.
+        // Cargo writes new files, because these flags differ from the flags of `make lint-sets`.
         .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json")
         .env_remove("RUSTFLAGS")
         .args(["doc", "--locked", "--quiet", "--lib", "--no-deps"])
@@ -192,17 +191,17 @@ fn describe() -> Result<PathBuf, Box<dyn Error>> {
     Ok(target.join("doc"))
 }
 
-/// The cargo of [`RUST`]: the present one, or one that rustup installs.
+/// The cargo of [`RUST`]: the cargo that runs this program, or else one that rustup installs.
 fn cargo() -> Result<Command, Box<dyn Error>> {
-    let present = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let version = Command::new(&present).arg("--version").output()?;
+    let current = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let version = Command::new(&current).arg("--version").output()?;
     let minor = RUST.trim_end_matches(|c| c != '.');
     if String::from_utf8_lossy(&version.stdout).starts_with(&format!("cargo {minor}")) {
-        return Ok(Command::new(present));
+        return Ok(Command::new(current));
     }
     let mut rustup = Command::new("rustup");
     rustup.args(["run", "--install", RUST, "cargo"]);
-    // These variables are those of the present Rust.
+    // These variables name the tools of the current Rust.
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         rustup.env_remove(name);
     }
@@ -216,7 +215,7 @@ mod tests {
     use super::*;
 
     static PUBLIC: LazyLock<String> =
-        LazyLock::new(|| public_items().expect("rustdoc describes the crate"));
+        LazyLock::new(|| public_items().expect("rustdoc writes the JSON"));
 
     /// The types of a list that other crates can build or match exhaustively: structs with public fields, enums, and
     /// variants with named fields, unless they are `#[non_exhaustive]`.
@@ -228,39 +227,40 @@ mod tests {
         let enums: BTreeSet<&str> = path("pub enum ").collect();
         let open_enums: BTreeSet<&str> = path("#[non_exhaustive] pub enum ").collect();
         let structs: BTreeSet<&str> = path("pub struct ").collect();
-        let is_variant = |of: &str| {
-            let of = of.rsplit_once("::").map_or(of, |(of, _)| of);
-            enums.contains(of) || open_enums.contains(of)
+        let is_variant = |path: &str| {
+            let parent = path.rsplit_once("::").map_or(path, |(parent, _)| parent);
+            enums.contains(parent) || open_enums.contains(parent)
         };
         let open_variants: BTreeSet<&str> = path("#[non_exhaustive] pub ").collect();
         let fields = list.lines().filter_map(|line| line.strip_prefix("pub "));
         let fields = fields.filter_map(|line| Some(line.split_once(": ")?.0.rsplit_once("::")?.0));
-        let of_fields = fields
-            .filter(|of| structs.contains(of) || is_variant(of) && !open_variants.contains(of));
-        of_fields.chain(enums.iter().copied()).collect()
+        let with_fields = fields.filter(|path| {
+            structs.contains(path) || is_variant(path) && !open_variants.contains(path)
+        });
+        with_fields.chain(enums.iter().copied()).collect()
     }
 
     #[test]
-    fn what_may_grow_is_not_exhaustive() {
+    fn public_types_are_non_exhaustive() {
         let exhaustive = exhaustive(&PUBLIC);
         assert!(
             exhaustive.is_empty(),
-            "a field or a variant more would break who builds or matches these: they need \
-             #[non_exhaustive], and a constructor where users build them: {exhaustive:#?}"
+            "a new field or variant of these types would break users who build or match them. Add #[non_exhaustive], \
+             and a constructor if users build them: {exhaustive:#?}"
         );
     }
 
     #[test]
-    fn what_is_public_is_listed() {
+    fn the_list_has_the_public_items() {
         let list = fs::read_to_string(package().join(LIST)).expect("the list is in the repository");
-        // Sets: the order of the lines follows that of the files in which the items are written.
+        // Compares sets, because the order of the lines depends on the files in which the items are defined.
         let public = PUBLIC.lines().collect::<BTreeSet<_>>();
         let list = list.lines().collect::<BTreeSet<_>>();
         let new = public.difference(&list).collect::<Vec<_>>();
         let gone = list.difference(&public).collect::<Vec<_>>();
         assert!(
             new.is_empty() && gone.is_empty(),
-            "what is public has changed; if it was meant to, run `make surface` and note it in \
+            "the public items have changed. If this is intended, run `make surface`, and describe the change in \
              CHANGELOG.md\nnew: {new:#?}\ngone: {gone:#?}"
         );
     }

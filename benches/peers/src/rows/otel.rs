@@ -1,5 +1,5 @@
-//! The two OpenTelemetry layers, metrics only, into the SDK's aggregation: a periodic reader with its default interval,
-//! and an exporter that discards all metrics. The layers need different versions of the SDK.
+//! The two OpenTelemetry layers, with metrics only. The SDK aggregates the metrics; a periodic reader with its default
+//! interval passes them to an exporter that discards them. The layers need different versions of the SDK.
 
 use axum::Router;
 
@@ -17,9 +17,9 @@ macro_rules! sdk {
             use $sdk::metrics::exporter::PushMetricExporter;
             use $sdk::metrics::{PeriodicReader, SdkMeterProvider, Temporality};
 
-            struct Nowhere;
+            struct DiscardAll;
 
-            impl PushMetricExporter for Nowhere {
+            impl PushMetricExporter for DiscardAll {
                 async fn export(&self, _: &ResourceMetrics) -> OTelSdkResult {
                     Ok(())
                 }
@@ -38,7 +38,7 @@ macro_rules! sdk {
             }
 
             pub(super) fn provider() -> SdkMeterProvider {
-                let reader = PeriodicReader::builder(Nowhere).build();
+                let reader = PeriodicReader::builder(DiscardAll).build();
                 SdkMeterProvider::builder().with_reader(reader).build()
             }
         }

@@ -1,5 +1,5 @@
-//! tower-pulse as in a service: with all features, and a flush per second. While instructions are counted, a flush
-//! comes only every minute, because its instructions would be counted too.
+//! tower-pulse as in a service, with a flush per second. While instructions are counted, the flush interval is a
+//! minute, because the instructions of flushes would be counted too.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ fn pulse(runtimes: &Runtimes) -> Result<Pulse, String> {
     Ok(pulse)
 }
 
-/// Records so many slow requests that no measured request is listed as one of the slowest. This leaves out the cost of
-/// listing, which is rare in a service too: only about a hundred requests of an hour are listed.
+/// Fills the lists of the slowest requests, so that no measured request enters a list. In a service, only about a
+/// hundred requests of an hour enter a list.
 fn record_slow_requests(pulse: &Pulse) {
     for context in (0..ROUTES).map(|route| format!("GET /route{route}/{{id}}")) {
         for _ in 0..20 {

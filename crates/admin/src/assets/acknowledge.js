@@ -20,7 +20,7 @@ function ownName(given = null) {
 	return name;
 }
 
-/** Who has acknowledged a change, with the button. `draw(change, now)` shows both. */
+/** The person who has acknowledged a change, and the button. `draw(change, now)` shows both. */
 export function acknowledgement(page) {
 	const who = el('span', 'who');
 	const field = labelled(el('input'), 'Your name');

@@ -40,7 +40,7 @@ export function against(page) {
 	};
 }
 
-/** The time that the range is compared with. Old times are kept by wide slices, so that it may be longer. */
+/** The time that the range is compared with. Old times have wide slices, so that time may be longer than the range. */
 function named({ from, to, recorded_seconds: recorded }, now) {
 	const around = to - from > seconds() + 120 ? `the ${span(to - from)} around: ` : '';
 	const part = recorded / (to - from);

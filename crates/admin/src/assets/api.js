@@ -30,7 +30,7 @@ export function question(name, parameters = {}) {
 
 /**
  * Asks `questions`, an object of questions by name. Resolves to `answers`, an object of `status` and `body` by name,
- * and to `asOf`, the Unix second up to which they are complete.
+ * and to `asOf`, the Unix second up to which the answers are complete.
  */
 export async function ask(questions, signal) {
 	const url = new URL(`${base}api/screen`, location.href);

@@ -42,7 +42,7 @@ const isPaused = () => state.paused === 1;
 let styled = null; // settles when the style of the other screens is there
 let compare = null; // draws the choice of the time that the range is compared with, once it is loaded
 
-/** Shows a note on the range; without `said`, hides it. */
+/** Shows the note `said` on the range; without `said`, hides the note. */
 const note = (said) => say($('complete'), said);
 
 /** The functions that screens call. */

@@ -37,7 +37,7 @@ export class Attention {
 		const hang = hanging.map((page) => ({ ...page, kind: 'hanging', id: `${page.context} hanging` }));
 		const shown = hang.concat(this.#all ? changes : stand.slice(0, SHOWN), watched);
 		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, now, this.#form));
-		// After the first paint, and again with the next answer if it fails.
+		// Loads after the first paint. If that fails, the next answer tries again.
 		if (stand.length && !this.#form) setTimeout(() => this.#load());
 		const canJudge = until > 0 && sight?.compared > 0;
 		const parts = [

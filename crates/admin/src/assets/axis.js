@@ -55,7 +55,7 @@ export function flags(lines, right, noun) {
 	}
 	for (const flag of row) flag.whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
 	const width = (letters) => [...letters].reduce((sum, letter) => sum + (letter > '\u2e7f' ? 2 : 1) * LETTER, 8);
-	// The room to the left of a line, without room for the previous label if that label stands right of its line.
+	// The room for a label to the left of a line. If the previous label is right of its own line, there is less room.
 	const roomBefore = (i) =>
 		i > 0 ? row[i].x - row[i - 1].x - (roomBefore(i - 1) < width(row[i - 1].whole) ? CLOSE : 0) : (row[i]?.x ?? 0);
 	let end = right;

@@ -2,7 +2,7 @@
 
 import { el, show, sync } from './dom.js';
 
-/** A section with a heading. `parts` follow the heading; those in `head` are beside it. */
+/** A section with a heading. The nodes in `head` are beside the heading, and those in `parts` follow it. */
 export function card(panel, title, { head = [], parts = [] } = {}) {
 	const heading = el('h2', '', title);
 	const node = el('section', 'card', el('div', 'bar', heading, el('span', 'grow'), ...head), ...parts);

@@ -4,7 +4,7 @@ import { delta, duration, moment, percent, perUnit, plural, rateOf, shortened, s
 
 const LEVELS = { faster: 'good', 'maybe slower': 'maybe', refusing: 'maybe', new_error: 'maybe' };
 
-/** The colour of a change: red for a problem, or amber if it weighs less, or once a person works on it. */
+/** The colour of a change: red; amber if its kind weighs less, or if a person has acknowledged it. */
 export const level = ({ kind, acknowledged }) => (acknowledged ? 'acknowledged' : (LEVELS[kind] ?? 'bad'));
 
 /** A ratio, and the noun that it is relative to: 2.4× the others, +40% over the others */
@@ -16,7 +16,7 @@ const bad = ({ kind, suspects }) => (kind === 'instance' ? null : suspects?.find
 /** The names of the instances that have the change, unless all have it. */
 export const instancesWith = (change) => bad(change)?.instances ?? [change.instance].filter(Boolean);
 
-/** The figures of a change on the instances that have it: those of the others would hide a part of it. */
+/** The figures of a change on the instances that have it: those of other instances would hide a part of the change. */
 const figures = (change) => {
 	const { then, now, ratio } = (!change.is_tail && bad(change)) || change;
 	return { then, now, ratio };
@@ -58,10 +58,10 @@ export function keepStanding(changes) {
 	}
 }
 
-/** The ongoing change of a context, or the one that a timer is a suspect of. */
+/** The ongoing change of a context, or the ongoing change that a timer is a suspect of. */
 export const standingOn = (kind, name) => standing.get(`${kind} ${name}`);
 
-/** Whether a change concerns all pages, or all pages of an instance. All requests wait in the queue. */
+/** Whether a change concerns all pages, or all pages of an instance. All requests wait in `<queue>`. */
 export const isOfAll = (change) => ['<all>', '<queue>'].includes(change.context);
 
 /** The change that makes requests wait longer in the queue, if there is one. */

@@ -48,7 +48,7 @@ export function fixFirst() {
 			}),
 			statistic('mean'),
 			ratioColumn('ratio', 'Change', {
-				title: 'Of the mean, against the range before; of a page that is slower, against the time before that',
+				title: 'Of the mean, against the range before; of a slower page, against the time before it slowed',
 			}),
 			statistic('p95'),
 			errorColumn((row) => row.reason === 'failing'),

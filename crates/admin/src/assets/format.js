@@ -132,7 +132,7 @@ export function sense(ratio, margin = 0.1) {
 	return ratio >= 1 + margin ? 'bad' : ratio <= 1 - margin ? 'good' : null;
 }
 
-/** A long name without its middle, as its end distinguishes it from others. */
+/** A long name without its middle. The end stays, because names often differ only there. */
 export function shortened(name, most = 64) {
 	const all = [...name];
 	if (all.length <= most) return name;

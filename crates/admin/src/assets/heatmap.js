@@ -1,5 +1,5 @@
 // The heat map of latencies: the number of requests by duration, drawn under the lines of a chart over time. A click on
-// a cell lists those of its requests that are kept one by one.
+// a cell lists the requests of the cell that are kept one by one.
 
 import { axisTicks } from './axis.js';
 import { when } from './chart_readout.js';

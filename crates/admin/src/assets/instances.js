@@ -13,7 +13,7 @@ const REQUESTS = [
 	requestsColumn(),
 	statistic('mean'),
 	ratioColumn('ratio', 'vs others', {
-		title: 'Its mean by that of the others in the same minutes, without slow ones',
+		title: 'Its mean ÷ that of the others in the same minutes, without slow ones',
 		level: (row) => (row.stands_out ? 'bad' : null),
 	}),
 	statistic('p95'),
@@ -27,16 +27,16 @@ export const AROUND_QUEUE = [
 	ratioColumn('cpu', 'CPU', {
 		words: (row) => percent(row.cpu, 1),
 		level: (row) => (row.cpu >= 0.9 ? 'bad' : null),
-		title: 'Of the time of its CPUs: the mean of its minutes',
+		title: 'The share of its CPUs in use: the mean of its minutes',
 	}),
 	numberColumn('longest_poll', 'Longest poll', duration, {
 		value: (row) => row.polls?.longest ?? null,
-		title: 'For how long a request held a worker thread',
+		title: 'How long a request held a worker thread',
 	}),
 	ratioColumn('delay', 'Scheduling delay', {
 		words: (row) => duration(row.delay),
 		level: (row) => (row.delay >= 0.01 ? 'bad' : null),
-		title: 'For how long a ready task waited for a CPU, usually: 10 ms or more are high',
+		title: 'How long a ready task usually waited for a CPU: 10 ms or more is high',
 	}),
 	numberColumn('worst_delay', 'Worst delay', duration),
 ];

@@ -1,4 +1,4 @@
-// The target of a path: the rest of its error budget, and how fast it burns.
+// The target of a path: its remaining error budget, and how fast the budget burns.
 
 import { attr, el, labelled, show, text } from './dom.js';
 import { NONE, count, delta, duration, isNumber, percent, plural, span, times } from './format.js';

@@ -21,8 +21,8 @@ const LOSSES = {
 };
 
 /**
- * The sentences of a health answer, without those that are shown already: they end with the error of `failure`, or
- * begin with the text of `advice`.
+ * The sentences of a health answer. Sentences that are shown already are omitted: those that end with the error of
+ * `failure`, or begin with the text of `advice`.
  */
 export function problems(health, failure, advice = []) {
 	// Failures and warnings name the failed action before the error: "action: error".

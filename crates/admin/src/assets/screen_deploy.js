@@ -39,7 +39,7 @@ export function mount(root, page) {
 			side('after', 'after  ', 'error_share', share),
 			side('after', 'Requests after', 'per_second', (n) => perUnit(rateOf(n, 1))),
 			numberColumn('extra_seconds_per_minute', 'Costs', (n) => (Math.abs(n) >= 0.001 ? cost(n) : '–'), {
-				title: 'Extra service time per minute: as many requests took less before',
+				title: 'Extra service time per minute for the same number of requests',
 			}),
 		],
 	});

@@ -126,7 +126,7 @@ function figures(health, { asOf, fleet, changes }, now) {
 	const isAnswering = health.status !== 'down' && !store?.last_error;
 	const answered = isAnswering ? ago(store?.contact_age_seconds) : 'unreachable';
 	const said = isAnswering ? store?.description : store?.last_error;
-	// Neither loses a request by itself.
+	// An overflow or a reset alone loses no request.
 	const lost = losses(health).find(({ path }) => !/overflowed|resets/.test(path));
 	const known = isInstance ? 'here or in the store' : 'see the instances';
 	const alive = fleet?.instances.filter((one) => one.alive) ?? [];

@@ -50,7 +50,7 @@ const columns = (kind) => [
 				numberColumn('4xx', '4xx', count, { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true }),
 				numberColumn('longest_poll', 'Longest poll', duration, {
 					value: (row) => row.polls?.longest ?? null,
-					title: 'For how long a request held a worker thread: this makes other pages slow',
+					title: 'How long a request held a worker thread: this makes other pages slow',
 					sort: true,
 				}),
 			]),

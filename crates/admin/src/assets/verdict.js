@@ -86,7 +86,7 @@ function line(page) {
 	return Object.assign(node, { form });
 }
 
-/** The instance that a change concerns or suspects, except that of this screen. Several are listed below it. */
+/** The instance that a change concerns or suspects, except that of this screen. Several are listed below the change. */
 function instancesOf({ instance, suspects: known = [] }) {
 	const named = known.filter((one) => one.kind === 'instance' && one.count === 1).map((one) => one.instances[0]);
 	const all = new Set(instance ? [instance, ...named] : named);

@@ -48,30 +48,30 @@ impl Format {
 
     /// The specificity and the weight of a range that includes this format; `None` if it does not.
     fn matches(self, range: &str) -> Option<(u8, u16)> {
-        let (of_type, of_subtype, of_version) = self.name();
+        let (own_type, own_subtype, own_version) = self.name();
         let mut parts = range.split(';').map(str::trim);
         let (named_type, named_subtype) = parts.next()?.split_once('/')?;
-        let is = |named: &str, name: &str| named.trim().eq_ignore_ascii_case(name);
-        let mut specific = match (is(named_type, of_type), is(named_subtype, of_subtype)) {
+        let same = |named: &str, name: &str| named.trim().eq_ignore_ascii_case(name);
+        let mut specific = match (same(named_type, own_type), same(named_subtype, own_subtype)) {
             (true, true) => 2,
             (true, false) if named_subtype == "*" => 1,
             (false, false) if named_type == "*" && named_subtype == "*" => 0,
             _ => return None,
         };
-        let mut weight_of_range = 1_000;
+        let mut range_weight = 1_000;
         for parameter in parts {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            if is(name, "q") {
-                weight_of_range = weight(value.trim());
-            } else if is(name, "version") {
-                if value.trim().trim_matches('"') != of_version {
+            if same(name, "q") {
+                range_weight = weight(value.trim());
+            } else if same(name, "version") {
+                if value.trim().trim_matches('"') != own_version {
                     return None;
                 }
                 specific += 1;
             }
             // Other parameters, such as the charset, do not distinguish the two formats.
         }
-        Some((specific, weight_of_range))
+        Some((specific, range_weight))
     }
 }
 

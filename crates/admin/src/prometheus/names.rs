@@ -74,7 +74,7 @@ impl Names {
         }
     }
 
-    /// The labels of an HTTP context, distinct from those of any other.
+    /// The labels of an HTTP context. Each context has different labels.
     pub(super) fn labels(self, context: &str) -> Labels<'_> {
         match self {
             Self::Pulse => vec![("context", context)],
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bound_is_one_that_is_counted() {
+    fn every_bound_is_counted() {
         for bounds in [PULSE_BOUNDS, OPENTELEMETRY_BOUNDS] {
             assert!(bounds.is_sorted());
             let mut counted: Vec<_> = ends(bounds).collect();

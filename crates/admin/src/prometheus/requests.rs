@@ -12,7 +12,7 @@ use tower_pulse_model::outcome::Outcome;
 const MAX_CODES: usize = 10;
 
 /// The contexts of a kind, in the order of their names.
-fn of(kind: Kind, totals: &[Row]) -> impl Iterator<Item = &Row> {
+fn rows_of(kind: Kind, totals: &[Row]) -> impl Iterator<Item = &Row> {
     totals.iter().filter(move |(_, totals)| totals.kind == kind)
 }
 
@@ -22,7 +22,7 @@ impl Text {
         let name = "pulse_requests_total";
         let help = "Requests of this instance by how they ended.";
         self.begin(name, help);
-        for (context, totals) in of(Kind::Http, totals) {
+        for (context, totals) in rows_of(Kind::Http, totals) {
             let counts = Outcome::ALL
                 .map(|outcome| (outcome.as_str(), totals.outcomes.count(outcome), None));
             let counts = counts.into_iter().filter(|(_, n, _)| *n > 0);
@@ -50,7 +50,7 @@ impl Text {
         let name = "pulse_responses_total";
         let help = "Responses of this instance by status code.";
         self.begin(name, help);
-        for (context, totals) in of(Kind::Http, totals) {
+        for (context, totals) in rows_of(Kind::Http, totals) {
             let codes = totals.codes.iter();
             let mut codes: Vec<_> = codes.map(|(code, n)| (code.to_string(), n)).collect();
             let further = codes.drain(codes.len().min(MAX_CODES - 1)..);
@@ -64,7 +64,7 @@ impl Text {
 
     fn errors(&mut self, name: &str, help: &str, kind: Kind, totals: &[Row], names: Names) {
         self.begin(name, help);
-        for (context, totals) in of(kind, totals) {
+        for (context, totals) in rows_of(kind, totals) {
             let exemplar = totals.exemplars.as_ref().and_then(|all| all.error());
             let (labels, errors) = (names.labels(context), totals.outcomes.errors);
             self.sample_with_exemplar(name, &labels, &errors, exemplar);
@@ -79,7 +79,7 @@ impl Text {
         // label, so another spelling would begin another series.
         let bounds = names.bounds().map(|bound| format!("{bound:?}"));
         let bounds = || bounds.iter().map(String::as_str).chain(["+Inf"]);
-        for (context, totals) in of(kind, totals) {
+        for (context, totals) in rows_of(kind, totals) {
             let (mut below, mut next) = (0u64, 0);
             let buckets = bounds().zip(ends(names.bounds())).map(|(bound, end)| {
                 let places = next..=end;
@@ -104,7 +104,7 @@ impl Text {
             return;
         }
         let counted_and_bad = |target: &PathTarget| {
-            let mut totals = of(Kind::Http, totals);
+            let mut totals = rows_of(Kind::Http, totals);
             let row = totals.find(|(context, _)| *context == target.context.name);
             let sums = row.and_then(|(_, totals): &(_, Totals)| totals.target);
             sums.map_or((0, 0), |sums| (sums.counted, sums.bad))

@@ -147,7 +147,7 @@ async fn an_asynchronous_rule_decides_in_time_or_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_refused_request_learns_nothing() {
+async fn a_refusal_does_not_reveal_which_paths_exist() {
     let router = router_of(Access::token("s3cret"));
     let mut bodies = std::collections::BTreeSet::new();
     for uri in [

@@ -68,7 +68,7 @@ fn invalid_mount_paths_are_refused() {
         let mounted = mounted::<()>(source(), Access::open(), path);
         let error = mounted.expect_err(path);
         assert_eq!(error.field(), "mount");
-        // A user who nests `mount("/", …)` meets this text as a panic.
+        // A user who nests `mount("/", …)` gets a panic with this text.
         let text = error.to_string();
         let value = format!("mount is {path:?}: a path such as \"/admin/pulse\"");
         let way = "To nest, use `router`: .nest_service(\"/admin/pulse\", pulse.router(access))";

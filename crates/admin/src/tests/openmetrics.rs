@@ -118,15 +118,15 @@ async fn an_exemplar_is_in_the_bucket_of_its_duration() {
     let context = "{context=\"POST /checkout\"";
     let bucket = format!("pulse_request_duration_seconds_bucket{context},le=\"");
     let errors = format!("pulse_errors_total{context}}}");
-    let of = |beginning: &str| lines(&open, &[beginning]).join("\n");
+    let lines_with = |beginning: &str| lines(&open, &[beginning]).join("\n");
     let newer = "# {trace_id=\"failed\"} 0.09 1700000001.000";
-    assert_eq!(of(&errors), format!("{errors} 1 {newer}"));
+    assert_eq!(lines_with(&errors), format!("{errors} 1 {newer}"));
     // 60 and 90 ms are both in the bucket from 50 to 100 ms, which has the newer one as its exemplar.
-    assert!(of(&format!("{bucket}0.1\"}} 6 ")).ends_with(newer));
+    assert!(lines_with(&format!("{bucket}0.1\"}} 6 ")).ends_with(newer));
     let escaped = LONGEST_ID.replace('\\', "\\\\").replace('"', "\\\"");
     let last = format!("{bucket}+Inf\"}}");
     let longest = format!("{last} 7 # {{trace_id=\"{escaped}\"}} 60 1699999999.007");
-    assert_eq!(of(&last), longest);
+    assert_eq!(lines_with(&last), longest);
     assert_eq!(
         "trace_id".len() + LONGEST_ID.len(),
         72,
@@ -137,9 +137,11 @@ async fn an_exemplar_is_in_the_bucket_of_its_duration() {
     // OpenTelemetry's bounds put 60 and 90 ms into different buckets.
     let named = ask(&router, "/metrics?names=opentelemetry", &[ACCEPT]).await;
     let head = "http_server_request_duration_seconds_bucket{http_request_method=\"POST\",http_route=\"/checkout\",le=\"";
-    let of = |bound: &str| lines(&named.body, &[&format!("{head}{bound}\"}}")]).join("\n");
-    assert!(of("0.075").ends_with("} 4 # {trace_id=\"4bf92f3577b34da6\"} 0.06 1700000000.123"));
-    assert!(of("0.1").ends_with("} 6 # {trace_id=\"failed\"} 0.09 1700000001.000"));
+    let bucket_of = |bound: &str| lines(&named.body, &[&format!("{head}{bound}\"}}")]).join("\n");
+    assert!(
+        bucket_of("0.075").ends_with("} 4 # {trace_id=\"4bf92f3577b34da6\"} 0.06 1700000000.123")
+    );
+    assert!(bucket_of("0.1").ends_with("} 6 # {trace_id=\"failed\"} 0.09 1700000001.000"));
 }
 
 #[tokio::test]

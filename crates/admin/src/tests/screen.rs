@@ -72,7 +72,7 @@ async fn each_answer_is_that_of_its_endpoint() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_refused_in_its_place() {
+async fn invalid_questions_are_refused_in_their_places() {
     let router = bench().router;
     for (ask, status, parameter) in [
         ("screen", 400, json!("ask")),
@@ -127,7 +127,7 @@ async fn an_unchanged_screen_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_said_in_each_place() {
+async fn each_answer_says_that_the_store_is_away() {
     let bench = bench();
     bench.store.set(FaultMode::Failing);
     let answer = json(&bench.router, &screen(&["overview", "health", "paths"])).await;
@@ -142,7 +142,7 @@ async fn a_store_that_is_away_is_said_in_each_place() {
 }
 
 #[tokio::test]
-async fn a_screen_asks_the_store_no_more_than_one_of_its_questions() {
+async fn a_screen_of_equal_questions_reads_the_store_as_often_as_one_question() {
     let bench = bench();
     json(&bench.router, &screen(&["overview"; 16])).await;
     let asked = bench.store.asked();

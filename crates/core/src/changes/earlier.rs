@@ -1,4 +1,4 @@
-//! Compares a change with the same time yesterday and a week ago, if the store still has the records of that time.
+//! Adds the figures of yesterday and of a week ago to a change, if the store still has the records.
 
 use super::MINUTE;
 use crate::error::Result;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_tenth_is_a_part_of_a_bucket_or_some() {
+    fn the_slowest_tenth_may_include_a_part_of_a_bucket() {
         let histogram = Histogram::new(0, [(0, 80), (1, 15), (2, 5)]);
         let mean = mean_of_slowest_tenth(&histogram).expect("it is not empty");
         assert!((mean - 4.5e-6).abs() < 1e-12, "{mean}");

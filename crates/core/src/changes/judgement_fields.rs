@@ -1,9 +1,9 @@
-//! The fields that the last judgement left, and those that the next one writes.
+//! The stored fields of the last judgement, and the writes of the next judgement.
 //!
 //! The name of a field begins with the number of its judgement. A field counts if the stored judgement has this number
-//! or a higher one. So a large judgement is written in several steps: all but the last add fields that do not count
-//! yet; the last sets the judgement and the kinds of errors, and removes the fields that the new ones replace. After a
-//! crash in between, the next judge ignores the unfinished fields, and judges the same minute again.
+//! or a higher one. So several steps can write a large judgement. All steps but the last add fields that do not count
+//! yet. The last step sets the judgement and the kinds of errors, and removes the replaced fields. After a crash
+//! between two steps, the next judge ignores the unfinished fields, and judges the same minute again.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub struct Findings<'a> {
 }
 
 impl JudgementFields {
-    /// The fields of the last judgement, with the detector's state, the kinds of errors and the changes that they hold.
+    /// Reads the fields of the last judgement. Also returns the detector's state, the kinds of errors and the changes.
     pub fn new(judgement: Judgement) -> (Self, DetectorState, KnownErrors, Vec<Change>) {
         let Judgement {
             mut stored,
@@ -90,7 +90,7 @@ impl JudgementFields {
         self.stored.value == stored.value
     }
 
-    /// The write of the next judgement. Afterwards `self` has the fields that the store has after the write.
+    /// The write of the next judgement. Updates `self` to the fields that the store has after the write.
     pub fn next(&mut self, findings: Findings<'_>) -> ConditionalWrite {
         let before = std::mem::take(&mut self.stored);
         self.number += 1;
@@ -136,7 +136,7 @@ impl JudgementFields {
         for (table, field) in set {
             if step.bytes + size(&field) > STEP_BYTES && step.bytes > 0 {
                 let mut begun = std::mem::take(&mut step);
-                // The last judgement still counts. The new revision tells other instances that a write has begun.
+                // The last judgement stays in force. Its new revision tells other instances that a write has begun.
                 let unfinished = LastJudgement {
                     revision: random_name().into(),
                     ..before.judged.clone()
@@ -160,7 +160,7 @@ impl JudgementFields {
         }
         let value = pack(&judged);
         step.set(Table::Judgement, (JUDGED.to_vec(), value.clone()));
-        // All tables get the same time to live, even those that do not change.
+        // All tables get the same time to live, even tables that do not change.
         for table in [Table::Changes, Table::Detector, Table::Errors] {
             step.writes_of(table);
         }

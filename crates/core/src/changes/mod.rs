@@ -7,7 +7,7 @@
 //!
 //! A judgement is written between two rounds of folding, and takes effect only if the store still has the judgement
 //! that it continues ([`store::conditional_write`](crate::store::conditional_write)). So two instances may judge the
-//! same minute without harm: the callbacks of at most one instance get its changes.
+//! same minute without harm: only the callbacks of the instance whose write took effect are called.
 
 mod earlier;
 mod judgement_fields;
@@ -36,7 +36,7 @@ use tower_pulse_detect::last_judgement::LastJudgement;
 /// The length of the slices that are judged, in seconds.
 const MINUTE: i64 = 60;
 
-/// If the last judgement is in the far future, and stays the same for this many seconds, it is replaced.
+/// A last judgement in the far future is replaced if it stays the same for this many seconds.
 const STAYS_AHEAD: i64 = 3 * MINUTE;
 
 /// Judges the minutes of a fleet.
@@ -47,8 +47,8 @@ pub struct Judge {
     folder: Arc<Folder>,
     /// Knows which samples of this instance may not be in the store yet.
     recorder: Arc<Recorder>,
-    /// Taken out while a minute is judged. If the future is dropped meanwhile, the slot stays empty, and the next call
-    /// resumes from the store.
+    /// The session is taken out while it judges a minute. If the future is dropped meanwhile, the slot stays empty, and
+    /// the next call resumes from the store.
     session: tokio::sync::Mutex<Option<Session>>,
     callbacks: Callbacks<Change>,
     /// The revision of a judgement in the far future, and when this instance first saw it, in Unix seconds.
@@ -87,7 +87,7 @@ impl Judge {
         }
     }
 
-    /// Adds a function that is called with each change whose beginning or end this instance finds.
+    /// Adds a function that is called with each change when this instance finds its beginning or end.
     pub fn on_change(&self, callback: Callback<Change>) {
         self.callbacks.add(callback);
     }
@@ -98,8 +98,8 @@ impl Judge {
     }
 
     /// Judges all minutes that end at `until` or earlier, in Unix seconds, if their samples can be read. Does not judge
-    /// while another instance folds, unless `by_hand` is set: then it ends the lease of the other instance. Returns the
-    /// number of minutes that this instance has judged.
+    /// while another instance folds, unless `by_hand` is set, which ends the lease of that instance. Returns the number
+    /// of minutes that this instance has judged.
     ///
     /// Cancel safe: the next call resumes from the store.
     #[inline(never)]
@@ -173,9 +173,9 @@ impl Judge {
         }
     }
 
-    /// Whether the last judgement was made under a clock that was far ahead, and no instance continues it: the revision
-    /// of the judgement has not changed for some minutes. If only the clock of this instance is wrong, others judge
-    /// meanwhile, and the revision changes.
+    /// Whether the last judgement was made under a clock that was far ahead, and is to be replaced: its revision has
+    /// not changed for some minutes. If only the clock of this instance is wrong, other instances judge meanwhile, and
+    /// the revision changes.
     fn is_of_a_wrong_clock(&self, last: &LastJudgement) -> bool {
         let now = self.clock.now_seconds();
         let mut ahead = lock(&self.ahead);
@@ -187,7 +187,7 @@ impl Judge {
             .take()
             .filter(|(revision, _)| *revision == last.revision);
         let (_, since) = ahead.insert(seen.unwrap_or_else(|| (last.revision.clone(), now)));
-        // The clock may have gone back since then.
+        // The clock may have been set back since then.
         *since = now.min(*since);
         now - *since >= STAYS_AHEAD
     }

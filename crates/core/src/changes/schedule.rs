@@ -14,8 +14,8 @@ const GRACE: i64 = 15;
 /// The longest random delay of a judgement, so that two instances with one store in memory rarely judge at once.
 const SPREAD: Duration = Duration::from_secs(2);
 
-/// If a minute is not judged within this many seconds after its end, the last folder must have ended. An instance then
-/// acquires the lease if it is free, even if no entries wait.
+/// A minute is overdue this many seconds after its end: the last folder must have ended. An instance then acquires the
+/// lease if the lease is free, even if no entries wait.
 const OVERDUE: i64 = 180;
 
 /// The wait after a failure, and while samples of the minute are not folded.
@@ -59,7 +59,7 @@ impl Judge {
             }
             let is_overdue = looked.is_ok() && !is_mine;
             if is_overdue && !std::mem::replace(&mut has_woken, true) {
-                // `hello` begins a journal if there is none. Without one, no instance can acquire the lease.
+                // `hello` begins a journal if there is none. Without a journal, no instance can acquire the lease.
                 if self.store.hello().await.is_ok() {
                     self.folder.wake();
                 }

@@ -21,7 +21,8 @@ use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// For this many minutes after a change was detected, its suspects are looked for again, because more data has arrived.
+/// The suspects of a change are looked for again in each of this many minutes after its detection, because more data
+/// arrives.
 const SUSPECTS_FOR: i64 = 15;
 
 /// The most changes of a minute whose suspects are looked for. The search for each change reads records.
@@ -38,7 +39,7 @@ pub(super) fn is_ahead(until: i64, now: i64) -> bool {
     until > now.saturating_add(MAX_AHEAD)
 }
 
-/// The detector and the log that a judgement needs, as the last judgement left them.
+/// The detector and the log after the last judgement, for the next judgement.
 pub(super) struct Session {
     fields: JudgementFields,
     pub until: i64,
@@ -87,12 +88,12 @@ impl MinuteRecords {
         let reports = store.query().minute_reports(&[start]).await?;
         let reports = reports.into_iter().flatten();
         // Some reports contain only the runtime and the process.
-        let reports = reports.filter(|(_, of)| !of.contexts.is_empty());
+        let reports = reports.filter(|(_, report)| !report.contexts.is_empty());
         Ok(Self {
             start,
             contexts: judged.map(|(id, record)| (id, record.sums)).collect(),
             instances: reports
-                .map(|(instance, of)| (instance, of.contexts))
+                .map(|(instance, report)| (instance, report.contexts))
                 .collect(),
         })
     }
@@ -163,7 +164,7 @@ impl Session {
     }
 
     /// Whether this session can judge the next minutes up to `end`. If the session is more than [`RECALLED_MINUTES`]
-    /// behind, a new one judges only the last minutes before `end`.
+    /// behind, a new session judges only the last minutes before `end`.
     pub(super) fn goes_on_to(&self, end: i64) -> bool {
         (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
     }
@@ -178,8 +179,7 @@ impl Session {
             let result = run(&mut detector);
             (detector, result)
         });
-        // Joining fails if the runtime ends. After a panic of the detector its history is lost, and the next session
-        // reads it again.
+        // Joining fails if the runtime ends. After a panic of the detector, the next session reads the history again.
         let (detector, result) = ran.await.map_err(|error| {
             let error = format!("the detector has ended: {error}");
             StoreError::new(StoreErrorKind::Unexpected, error)
@@ -203,7 +203,7 @@ impl Session {
     }
 
     /// Removes contexts for which there is no room, and returns their number. Contexts that were judged before are
-    /// kept, because they would otherwise seem to have fallen silent.
+    /// kept, because a removed context would seem silent.
     fn admit(&mut self, minute: &mut MinuteRecords) -> usize {
         let start = minute.start;
         self.admitted
@@ -235,8 +235,8 @@ impl Session {
         })
     }
 
-    /// Judges the next minute, which ends at `end` or earlier. Returns the session after that minute, the write of the
-    /// judgement, and the changes that began or ended. The session is valid once the judgement is written.
+    /// Judges the next minute, but no minute that ends after `end`. Returns the session after that minute, the write of
+    /// the judgement, and the changes that began or ended. The session is valid once the judgement is written.
     pub(super) async fn judge(
         mut self,
         store: &dyn Store,

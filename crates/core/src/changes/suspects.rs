@@ -20,7 +20,7 @@ use tower_pulse_model::slow_request::SlowRequest;
 use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
 
-/// The time since a change is compared with this many seconds before the change.
+/// The time since the beginning of a change is compared with this many seconds before the beginning.
 const PAST: i64 = 3_600;
 
 /// The most minutes of a change in which instances and versions are compared.
@@ -30,8 +30,8 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
     // Only a change of a page has suspects among the instances and timers of that page. A change of one instance, of
     // all pages, or of the queue in front of the service has no such suspects. A new kind of error names its cause.
-    let of_others = [ChangeKind::Instance, ChangeKind::NewError];
-    let is_of_a_page = is_page(change) && !of_others.contains(&change.kind);
+    let without_page = [ChangeKind::Instance, ChangeKind::NewError];
+    let is_of_a_page = is_page(change) && !without_page.contains(&change.kind);
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
         .step_by(FINEST.seconds as usize)
         .collect();
@@ -42,15 +42,15 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
         let page = ContextId::new(Kind::Http, change.context.clone());
         let mut found = self::sides(store, change, vec![page], end).await?;
         sides = found.pop().unwrap_or_default();
-        let minutes: Vec<_> = reports.iter().map(|of| of_page(change, of)).collect();
+        let minutes: Vec<_> = reports.iter().map(|r| of_page(change, r)).collect();
         suspects.extend(suspects::instances(change.kind, &sides, &minutes));
         if change.kind == ChangeKind::Surging {
             suspects.push(suspects::traffic(&sides, &minutes));
         }
     }
-    let is_of_one = (suspects.iter()).any(|one| matches!(one, Suspect::Instance { count: 1, .. }));
+    let is_of_one = (suspects.iter()).any(|s| matches!(s, Suspect::Instance { count: 1, .. }));
     let mut timers = Vec::new();
-    // Timers are no suspects if one instance or a machine is: on a slow instance, all timers take longer.
+    // If one instance or a machine is a suspect, timers are not: on a slow instance, all timers take longer.
     let may_be_timers = !add_machines(change, &mut suspects, &reports) && !is_of_one;
     match change.kind {
         ChangeKind::Failing | ChangeKind::Refusing if is_of_a_page => {
@@ -61,9 +61,9 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
                 let names = names(store, end).await?;
                 timers = suspects::timers_and_code(&sides, |id| names.get(&id).cloned());
             }
-            // The figures of the timer, or of the instances, stand before.
-            let is_code = |one: &Suspect| matches!(one, Suspect::Code { .. });
-            let is_brief = timers.iter().chain(&suspects).any(|one| !is_code(one));
+            // Brief, because the text of a timer or of instances has the figures already.
+            let is_code = |suspect: &Suspect| matches!(suspect, Suspect::Code { .. });
+            let is_brief = timers.iter().chain(&suspects).any(|s| !is_code(s));
             let machines = machine_minutes(&reports, None);
             let is_delayed = machines.iter().any(|(_, minutes)| was_delayed(minutes));
             timers.extend(polls::computing_or_waiting(&sides, is_delayed, is_brief));
@@ -76,7 +76,7 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
     Ok(())
 }
 
-/// The samples of contexts before a change and since.
+/// The samples of contexts before the change and since its beginning.
 async fn sides(
     store: &dyn Store,
     change: &Change,
@@ -108,16 +108,16 @@ fn of_page<'a>(
     reports: &'a InstanceReports,
 ) -> Vec<(&'a Arc<str>, &'a Aggregate)> {
     let id = id_of(change);
-    let of_page = reports.iter().filter_map(|(instance, of)| {
-        let (_, sums) = of.contexts.iter().find(|(other, _)| *other == id)?;
+    let of_page = reports.iter().filter_map(|(instance, report)| {
+        let (_, sums) = report.contexts.iter().find(|(other, _)| *other == id)?;
         Some((instance, sums))
     });
     of_page.collect()
 }
 
-/// Adds the machines that may make everything slow, and returns whether there are some. If the change comes from some
-/// instances, only their machines may be suspects. Machines of several instances are suspects only if at least half of
-/// them are delayed.
+/// Adds the machines that may be the cause, and returns whether any was added. If the change comes from some instances,
+/// only their machines may be suspects. Machines of several instances are suspects only if at least half of them are
+/// delayed.
 fn add_machines(change: &Change, suspects: &mut Vec<Suspect>, reports: &[InstanceReports]) -> bool {
     if !matches!(change.kind, ChangeKind::Slower | ChangeKind::Instance) {
         return false;
@@ -128,14 +128,14 @@ fn add_machines(change: &Change, suspects: &mut Vec<Suspect>, reports: &[Instanc
     });
     let minutes = machine_minutes(reports, named);
     let machines = suspects::machines(&minutes, named.is_some_and(|named| named.len() == 1));
-    let has_some = !machines.is_empty();
+    let has_machines = !machines.is_empty();
     match change.kind {
         // The change names the instance, so its machine is the only suspect.
-        ChangeKind::Instance if has_some => *suspects = machines,
-        _ if has_some => suspects.extend(machines),
+        ChangeKind::Instance if has_machines => *suspects = machines,
+        _ if has_machines => suspects.extend(machines),
         _ => suspects::add_load(suspects, &minutes),
     }
-    has_some
+    has_machines
 }
 
 /// The minutes of the machines of these instances; `None` for all.
@@ -144,9 +144,9 @@ fn machine_minutes(
     named: Option<&[Arc<str>]>,
 ) -> Vec<(Arc<str>, Vec<MachineMinute>)> {
     let mut machines = Vec::new();
-    for (instance, of) in reports.iter().flatten() {
+    for (instance, report) in reports.iter().flatten() {
         let is_wanted = named.is_none_or(|named| named.contains(instance));
-        if let Some(machine) = of.machine.filter(|_| is_wanted) {
+        if let Some(machine) = report.machine.filter(|_| is_wanted) {
             sorted::entry(&mut machines, instance.clone(), Vec::new).push(machine);
         }
     }
@@ -213,14 +213,14 @@ async fn failures(
     }
     let mut failed = Vec::new();
     let hours = [hour_of(end), hour_of(end) - HOUR].into_iter();
-    // Refused requests are no errors, so they are not listed.
+    // Refused requests are not errors, so they are not listed.
     for hour in hours.filter(|_| change.kind == ChangeKind::Failing) {
         let query = SlowRequestQuery {
             contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
             hour,
         };
         for list in store.query().slow_requests(&query).await? {
-            let is_since = |one: &&SlowRequest| one.ended >= 1_000 * change.since;
+            let is_since = |request: &&SlowRequest| request.ended >= 1_000 * change.since;
             failed.extend(list.failed().filter(is_since).cloned());
         }
     }

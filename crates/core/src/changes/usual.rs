@@ -12,15 +12,15 @@ use tower_pulse_model::profile::{ProfileHour, hour_of_week};
 /// An hour has a usual figure if it was recorded in at least this many weeks.
 const ENOUGH_WEEKS: u8 = 3;
 
-/// A change is usual if `ln(usual / then)` is at least this part of `ln(now / then)`: `then` is the figure before the
-/// change, `now` the figure during the change, and `usual` the figure of earlier weeks.
+/// A change is usual if `ln(usual / then)` is at least this part of `ln(now / then)`. `then` is the figure before the
+/// change, `now` is the figure during the change, and `usual` is the figure of this hour in earlier weeks.
 const EXPLAINED: f64 = 0.7;
 
 /// Seconds by which the usual behaviour may begin before its hour, or end after it.
 const SHIFTED: i64 = 10 * MINUTE;
 
-/// Whether the same hour of earlier weeks explains a verdict that is ongoing at `end`. A lasting change is not
-/// explained, as it was absent in the earlier weeks.
+/// Whether the same hour of earlier weeks explains a verdict that is ongoing at `end`. A lasting change is never usual,
+/// because it was absent in earlier weeks.
 pub(super) async fn is_usual(journal: &dyn Journal, verdict: &Verdict, end: i64) -> Result<bool> {
     let figure: fn(&ProfileHour) -> Option<f64> = match verdict.kind {
         ChangeKind::Surging => |hour| hour.requests_per_hour().map(|requests| requests / 60.0),

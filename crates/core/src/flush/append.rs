@@ -70,8 +70,8 @@ impl Flusher {
         }
     }
 
-    /// Appends the call in doubt, and handles the answer. Returns whether this was progress: a call is now in the
-    /// store.
+    /// Appends the call in doubt, and handles the answer. Returns whether there was progress: the store has
+    /// acknowledged a call.
     pub(super) async fn send_in_doubt(&self, sending: &mut Sending) -> Result<bool> {
         let Some(call) = &sending.in_doubt else {
             return Ok(true);
@@ -87,7 +87,7 @@ impl Flusher {
             // The store cannot have a call that was never sent: another instance has set this fence.
             Appended::Duplicate(_) if !sent_before => {
                 tracing::warn!(
-                    "the store has a call of this instance that was never sent: going on under a new name"
+                    "the store has a call that this instance never sent: this instance continues under a new name"
                 );
                 self.restart_instance(sending, true);
                 Ok(false)
@@ -109,13 +109,13 @@ impl Flusher {
         }
     }
 
-    /// Continues under a new id, because the fence of this instance is garbled: the store cannot tell which calls it
+    /// Continues under a new id, because the fence of this instance is garbled: the store does not know which calls it
     /// has. Acknowledged calls are not sent again. The call in doubt is sent again only if the store cannot have it.
-    pub(super) fn leave_garbled(&self, sending: &mut Sending, store_lacks_it: bool) {
+    pub(super) fn leave_garbled(&self, sending: &mut Sending, store_lacks_call: bool) {
         tracing::warn!(
-            "the store's fence of this instance holds something else: going on under a new name"
+            "the store's fence of this instance holds a foreign value: this instance continues under a new name"
         );
-        self.restart_instance(sending, store_lacks_it);
+        self.restart_instance(sending, store_lacks_call);
     }
 
     /// The error of a journal without room. Also wakes the folder of this instance, because the instance that folded
@@ -163,7 +163,7 @@ impl Flusher {
             && let Some(seq) = sending.replay.newest()
         {
             let generation = self.generation(sending).await?;
-            // The call names itself as its predecessor, so the store never appends it, and the answer has the fence.
+            // A call with its own number as `previous` is never appended, and the answer shows the fence.
             let call = FencedBatch {
                 generation,
                 instance: sending.instance.clone(),

@@ -63,7 +63,7 @@ impl Flusher {
 
     /// Lets the clock follow the store's time (`origin`), or this instance's own time again (`None`). Samples from
     /// before the switch are sent apart from later ones: in one batch, the slices of the earlier samples could push out
-    /// those of the later ones.
+    /// the slices of the later samples.
     async fn follow_time(&self, origin: Option<i64>) -> Result<()> {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {
@@ -71,10 +71,10 @@ impl Flusher {
         }
         boxed(self.flush_with(&mut sending)).await?;
         let clock = match origin {
-            Some(_) => "the store's time, as the clock of this instance is wrong: set it (NTP)",
+            Some(_) => "the store's time: the clock of this instance is wrong, set it (NTP)",
             None => "the clock of this instance again",
         };
-        tracing::warn!("recording goes on by {clock}");
+        tracing::warn!("recording now uses {clock}");
         sending.unsequenced = self.recorder.drain_and_follow(origin);
         sending.unsequenced_amounts = sending.unsequenced.amounts();
         sending.is_closed = true;

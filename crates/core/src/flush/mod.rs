@@ -1,8 +1,8 @@
 //! Flushing: a batch is sent to the store in numbered calls of bounded size, one at a time. Each call is appended once,
 //! even if it is sent several times.
 //!
-//! A call that got no answer is *in doubt*: it is frozen, and sent again under its number until the store says that it
-//! has the call. The part of a batch that has no number yet is still merged with new samples.
+//! A call without an answer is *in doubt*: it no longer changes, and is sent again under its number until the store
+//! acknowledges it. The part of a batch that has no number yet is still merged with new samples.
 //!
 //! Read this file, then `append` (the one call in flight), `replay` and `recover` (after a failover or a reset),
 //! `schedule` (the times of flushes), and `finish` (the last flush).
@@ -82,7 +82,7 @@ pub struct Flusher {
     replays: AtomicU64,
     /// Whether the version of the application, if it has one, has a mark or needs none.
     is_version_marked: AtomicBool,
-    /// The mark of the version until it can be read, with the time at which it was last added to the pending batch.
+    /// The mark of the version until readers can see the mark, and when the mark was last added to the pending batch.
     version_mark: Mutex<Option<(Mark, Option<Tick>)>>,
     /// The name that the user has given to this instance.
     name: Option<String>,
@@ -97,8 +97,9 @@ struct Sending {
     /// id, even under the same name, because a fence counts the calls of one process.
     instance: String,
     generation: Option<Entered>,
-    /// The names of all generations that this process has entered, oldest first.
+    /// The names of the last generations that this process has entered, oldest first.
     generations: VecDeque<String>,
+    /// The number of the next call.
     next: u64,
     in_doubt: Option<FencedBatch>,
     /// When the call in doubt was made.
@@ -109,10 +110,10 @@ struct Sending {
     is_ever_sent: bool,
     /// The number of successive answers without progress.
     vain_answers: usize,
-    /// The part of the pending batch that was taken and has no number yet.
+    /// Samples that were taken from the pending batch, and have no number yet.
     unsequenced: Batch,
     /// Whether a change of the clock has closed `unsequenced`. Later samples, whose times are on the changed clock, are
-    /// not merged with it.
+    /// not merged with `unsequenced`.
     is_closed: bool,
     /// The approximate amounts in `unsequenced`. Counting them after each call would cost more than the calls.
     unsequenced_amounts: Amounts,
@@ -151,9 +152,9 @@ struct FlushState {
     last_call: u64,
     flushed_at: Option<Tick>,
     in_doubt_since: Option<Tick>,
-    /// Contexts and counters that are taken and not acknowledged.
+    /// The number of contexts and counters that were taken from the pending batch, and are not acknowledged.
     series: usize,
-    /// The approximate amounts that are taken and not acknowledged.
+    /// The approximate amounts that were taken from the pending batch, and are not acknowledged.
     amounts: Amounts,
     failed: Option<StoreErrorKind>,
 }
@@ -183,11 +184,11 @@ pub struct FlushStatus {
     pub unique_name: String,
     /// The time since the store last answered; `None` before the first answer.
     pub contact_age: Option<Duration>,
-    /// The time since the last flush that the store took; `None` before the first one.
+    /// The time since the store last acknowledged a call; `None` before the first call.
     pub flushed_age: Option<Duration>,
-    /// How long the call in doubt has had no answer; `None` if there is none.
+    /// The age of the call in doubt; `None` if no call is in doubt.
     pub in_doubt_age: Option<Duration>,
-    /// Contexts and counters that are taken and not acknowledged.
+    /// The number of contexts and counters that were taken from the pending batch, and are not acknowledged.
     pub series: usize,
     /// The interval for the current fleet.
     pub interval: Duration,
@@ -341,7 +342,7 @@ impl Flusher {
             }
             return Err(StoreError::new(
                 StoreErrorKind::Refused,
-                "the shutdown has begun: it flushes what is left itself",
+                "a shutdown has begun, which flushes the remaining data",
             ));
         }
         boxed(self.flush_with(&mut sending)).await?;
@@ -448,7 +449,7 @@ impl Flusher {
         lock(&self.fleet).exceptions.quarantined
     }
 
-    /// The keys for which data was dropped since the count was `before`.
+    /// The keys for which data was dropped since [`known_quarantined`](Self::known_quarantined) was `before`.
     pub fn quarantined_since(&self, before: u64) -> Vec<Problem> {
         let mut known = lock(&self.fleet).exceptions.clone();
         let new = usize::try_from(known.quarantined.saturating_sub(before)).unwrap_or(usize::MAX);

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::store::{Appended, Generation};
 use tower_pulse_model::amounts::Amounts;
 
-/// A generation that is gone within this time after its beginning counts as lost in a failover, and its calls are sent
-/// again.
+/// If a generation is gone within this time after its beginning, a failover counts as the cause, and the calls of the
+/// generation are sent again.
 const YOUNG: Duration = Duration::from_secs(60);
 /// The most generations that are remembered.
 const MAX_GENERATIONS: usize = 64;
@@ -26,7 +26,7 @@ impl Flusher {
         Ok(id)
     }
 
-    /// Numbers the calls in this generation from now on.
+    /// Makes this the generation in which the next calls are numbered.
     pub(super) fn enter(&self, sending: &mut Sending, generation: Generation) {
         if !sending.generations.contains(&generation.id) {
             sending.generations.push_back(generation.id.clone());
@@ -98,7 +98,7 @@ impl Flusher {
                 additions = lost.additions,
                 details = lost.details,
                 "{why}: {lost} are lost; use persistence and a replica, and raise `replay_bytes` \
-                 if a failover loses more than it holds"
+                 if failovers lose more bytes of calls"
             );
         }
     }
@@ -126,8 +126,8 @@ impl Flusher {
             return Ok(());
         }
         tracing::warn!(
-            "the store was reset or came back empty: the data that it held is gone, and this instance goes on \
-             under a new name: {}",
+            "the store was reset or came back empty: its data is gone, and this instance continues under a new \
+             name: {}",
             self.store.reset_remedy().unwrap_or("health says why")
         );
         self.restart_instance(sending, is_new);
@@ -141,14 +141,14 @@ impl Flusher {
 
     /// Continues under a new id. Calls that were acknowledged under the old id are never replayed. The call in doubt is
     /// sent again only if the store cannot have it.
-    pub(super) fn restart_instance(&self, sending: &mut Sending, store_lacks_it: bool) {
+    pub(super) fn restart_instance(&self, sending: &mut Sending, store_lacks_call: bool) {
         self.count_reset();
         let instance = new_instance();
         sending.replay.clear();
         sending.newest = None;
         sending.next = 1;
         if let Some(mut call) = sending.in_doubt.take() {
-            if store_lacks_it || !sending.is_ever_sent {
+            if store_lacks_call || !sending.is_ever_sent {
                 call.instance.clone_from(&instance);
                 (call.seq, call.previous) = (1, 0);
                 if let Some(current) = &sending.generation {

@@ -10,22 +10,22 @@ use tower_pulse_model::amounts::Amounts;
 
 /// A call can be replayed for at least this long after its acknowledgement.
 const MIN_RETENTION: Duration = Duration::from_secs(60);
-/// The amounts of each call are remembered separately for this long; those of older calls are added up by the minute.
+/// The amounts of each call are remembered separately for this long. Amounts of older calls are added up by the minute.
 const COUNT_RETENTION: Duration = Duration::from_secs(600);
 /// Amounts of old calls are added up if the calls were acknowledged within this time of each other.
 const OLD_COUNTS_WITHIN: Duration = Duration::from_secs(60);
 /// The greatest age at which a call is replayed or counted as lost. The store removes the fence of an instance that has
 /// been idle for a day. So for older calls a missing fence does not mean that the store lost the calls.
 const MAX_AGE: Duration = Duration::from_secs(12 * 3_600);
-/// The most calls whose amounts are remembered separately; those of older calls are added up.
+/// The most calls whose amounts are remembered separately. Amounts of older calls are added up.
 const MAX_COUNTS: usize = 4_096;
 
 /// Acknowledged calls, bounded in age and in bytes.
 pub(super) struct ReplayBuffer {
     /// The amounts of calls older than [`COUNT_RETENTION`], added up, oldest first.
     old_counts: VecDeque<Acknowledged>,
-    /// The amounts of calls that are no longer in `calls`, oldest first: they became too old to be replayed, there was
-    /// no room, or the store still had them when they became too old.
+    /// The amounts of calls that were removed from `calls`, oldest first. A call is removed when it is too old to be
+    /// replayed, when there is no room for it, or by [`settle`](Self::settle).
     counts: VecDeque<Acknowledged>,
     /// The calls that can be replayed, oldest first.
     calls: VecDeque<Buffered>,
@@ -199,7 +199,7 @@ impl ReplayBuffer {
 
     /// Plans how to handle a gap beyond the call `fence`. Lost amounts are removed from the buffer, so that they are
     /// counted once. A group of old calls that were added up counts as lost if the store lacks the newest of them. The
-    /// age of the calls beyond the fence starts again at zero, since the store gets them anew by the replay.
+    /// age of the calls beyond the fence starts again at zero, because the replay gives them to the store again.
     pub(super) fn plan_gap(&mut self, fence: u64, clock: &Clock) -> GapPlan {
         let now = Moment::now(clock);
         let is_old = |at: &Moment| at.until(&now, clock) > MAX_AGE;
@@ -279,11 +279,11 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn call(seq: u64) -> FencedBatch {
-        let mut one = Aggregate::default();
-        one.times.record(1_000);
+        let mut request = Aggregate::default();
+        request.times.record(1_000);
         let mut batch = Batch::new(Precisions::default());
-        batch.add(&"GET /".into(), Kind::Http, 7, &one);
-        batch.add(&ALL.into(), Kind::All, 7, &one);
+        batch.add(&"GET /".into(), Kind::Http, 7, &request);
+        batch.add(&ALL.into(), Kind::All, 7, &request);
         FencedBatch {
             generation: "g".into(),
             instance: "i".into(),
@@ -295,8 +295,8 @@ mod tests {
 
     /// A buffer of this size with its clock.
     fn buffer_of(max_bytes: usize) -> (ReplayBuffer, Clock, ManualClock) {
-        let (clock, hand) = Clock::manual(0);
-        (ReplayBuffer::new(max_bytes, SECOND), clock, hand)
+        let (clock, manual_clock) = Clock::manual(0);
+        (ReplayBuffer::new(max_bytes, SECOND), clock, manual_clock)
     }
 
     /// Pushes calls that are acknowledged as soon as they are sent.
@@ -332,17 +332,17 @@ mod tests {
 
     #[test]
     fn old_calls_are_counted_by_the_minute_for_twelve_hours() {
-        let (mut buffer, clock, hand) = buffer_of(0);
+        let (mut buffer, clock, manual_clock) = buffer_of(0);
         // A call every 20 s, for 13 hours.
         let calls = 13 * 180;
         for seq in 1..=calls {
             buffer.push(&clock, call(seq), Moment::now(&clock));
-            hand.advance(20 * SECOND);
+            manual_clock.advance(20 * SECOND);
         }
         assert_eq!(buffer.counts.len(), 31, "ten minutes");
         let minutes = buffer.old_counts.len();
         assert!(minutes <= 12 * 60, "{minutes}");
-        // Of calls that were added up, the buffer does not know which ones the store lacks.
+        // The buffer does not know which calls of a minute the store lacks.
         let fence = buffer.old_counts.back().map_or(0, |count| count.seq) - 10;
         let lost = buffer.plan_gap(fence, &clock).lost.requests;
         assert!((calls - fence..calls - fence + 3).contains(&lost), "{lost}");
@@ -353,10 +353,10 @@ mod tests {
 
     #[test]
     fn amounts_beyond_a_fence_are_added_up_and_stay() {
-        let (mut buffer, clock, hand) = buffer_of(2 * call(1).batch.approximate_bytes());
+        let (mut buffer, clock, manual_clock) = buffer_of(2 * call(1).batch.approximate_bytes());
         // In the end, calls 1 to 3 are added up by the minute, 4 and 5 are remembered separately, 6 and 7 are buffered.
         push(&mut buffer, &clock, 1..=3);
-        hand.advance(COUNT_RETENTION + SECOND);
+        manual_clock.advance(COUNT_RETENTION + SECOND);
         push(&mut buffer, &clock, 4..=7);
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (2, 2));
         for (fence, beyond) in [(0, 7), (3, 4), (5, 2), (6, 1), (7, 0), (0, 7)] {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_calls_only_the_sum_is_known() {
+    fn only_the_sum_of_surplus_calls_is_known() {
         let (mut buffer, clock, _) = buffer_of(0);
         let calls = 3 * MAX_COUNTS as u64;
         push(&mut buffer, &clock, 1..=calls);
@@ -377,9 +377,9 @@ mod tests {
     #[test]
     fn a_call_that_is_too_old_or_has_no_room_is_counted_as_lost_once() {
         let size = call(1).batch.approximate_bytes();
-        let (mut buffer, clock, hand) = buffer_of(3 * size);
+        let (mut buffer, clock, manual_clock) = buffer_of(3 * size);
         buffer.push(&clock, call(1), Moment::now(&clock));
-        hand.advance(Duration::from_secs(61));
+        manual_clock.advance(Duration::from_secs(61));
         push(&mut buffer, &clock, 2..=5);
         // Call 1 is too old, and there was no room for call 2.
         assert_eq!(buffer.plan_gap(0, &clock), plan(Some(3), 2));
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(again, Some((0, "h")));
         assert_eq!(buffer.plan_gap(3, &clock).seq, Some(4));
         assert_eq!(buffer.plan_gap(5, &clock), plan(None, 0));
-        hand.advance(Duration::from_secs(601));
+        manual_clock.advance(Duration::from_secs(601));
         buffer.push(&clock, call(6), Moment::now(&clock));
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (0, 1));
         assert_eq!(buffer.bytes, size);
@@ -397,11 +397,11 @@ mod tests {
 
     #[test]
     fn calls_that_the_store_has_are_neither_lost_nor_renewed() {
-        let (mut buffer, clock, hand) = buffer_of(1 << 20);
+        let (mut buffer, clock, manual_clock) = buffer_of(1 << 20);
         buffer.push(&clock, call(1), Moment::now(&clock));
-        hand.advance(60 * SECOND);
+        manual_clock.advance(60 * SECOND);
         assert_eq!(buffer.plan_gap(1, &clock), plan(None, 0));
-        hand.advance(SECOND);
+        manual_clock.advance(SECOND);
         buffer.push(&clock, call(2), Moment::now(&clock));
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (1, 1));
         assert_eq!(buffer.plan_gap(1, &clock).lost, requests(0));
@@ -414,13 +414,13 @@ mod tests {
 
     #[test]
     fn the_store_is_asked_about_the_newest_call_until_it_is_too_old_to_replay() {
-        let (mut buffer, clock, hand) = buffer_of(1 << 20);
+        let (mut buffer, clock, manual_clock) = buffer_of(1 << 20);
         assert_eq!(buffer.newest(), None);
         buffer.push(&clock, call(1), Moment::now(&clock));
-        hand.advance(Duration::from_secs(60));
+        manual_clock.advance(Duration::from_secs(60));
         assert!(!buffer.is_newest_old(&clock));
-        // While a machine is suspended, its monotonic clock may stand still.
-        hand.set_wall(3_600);
+        // While a machine is suspended, its monotonic clock may stop.
+        manual_clock.set_wall(3_600);
         assert!(buffer.is_newest_old(&clock));
         assert_eq!(buffer.newest(), Some(1));
         buffer.settle();
@@ -428,12 +428,12 @@ mod tests {
         buffer.push(&clock, call(2), Moment::now(&clock));
         assert_eq!(buffer.newest(), Some(2));
         // A replayed call counts as new.
-        hand.advance(Duration::from_secs(700));
+        manual_clock.advance(Duration::from_secs(700));
         assert_eq!(buffer.plan_gap(1, &clock).seq, Some(2));
         assert_eq!(buffer.newest(), Some(2));
         let sent = Moment::now(&clock);
         // The answer is read long after it arrived.
-        hand.advance(Duration::from_secs(700));
+        manual_clock.advance(Duration::from_secs(700));
         buffer.push(&clock, call(3), sent);
         assert_eq!(buffer.plan_gap(1, &clock).seq, Some(2));
     }
@@ -441,16 +441,16 @@ mod tests {
     #[test]
     fn a_fence_that_was_removed_for_its_age_loses_nothing() {
         for is_settled in [true, false] {
-            let (mut buffer, clock, hand) = buffer_of(1 << 20);
+            let (mut buffer, clock, manual_clock) = buffer_of(1 << 20);
             buffer.push(&clock, call(1), Moment::now(&clock));
-            hand.advance(Duration::from_secs(61));
+            manual_clock.advance(Duration::from_secs(61));
             if is_settled {
                 buffer.settle();
             }
-            hand.advance(Duration::from_secs(86_400));
+            manual_clock.advance(Duration::from_secs(86_400));
             assert_eq!(buffer.plan_gap(0, &clock), plan(None, 0));
             buffer.push(&clock, call(2), Moment::now(&clock));
-            hand.advance(Duration::from_secs(12 * 3_600));
+            manual_clock.advance(Duration::from_secs(12 * 3_600));
             assert_eq!(buffer.plan_gap(1, &clock).seq, Some(2));
         }
     }

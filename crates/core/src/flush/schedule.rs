@@ -113,7 +113,7 @@ impl Flusher {
     }
 }
 
-/// When dropped, logs a warning if the runtime has ended without a shutdown, so that data that was not flushed is lost.
+/// When dropped, logs a warning about data that is lost because the runtime has ended without a shutdown.
 struct Unfinished {
     flusher: Arc<Flusher>,
     stopped: Stopped,

@@ -92,7 +92,7 @@ fn count_requests(
         for (slice, counts) in slices.iter() {
             let into = counters.or_insert_with((*precision, slice), Vec::new);
             for (metric, name) in &names {
-                let n = of_metric(*metric, counts);
+                let n = count_of(*metric, counts);
                 // An addition of 0 errors or microseconds must not create a slice.
                 if n > 0 || *metric == Metric::Hits {
                     into.push((Arc::clone(name), i128::from(n)));
@@ -102,7 +102,7 @@ fn count_requests(
     }
 }
 
-fn of_metric(metric: Metric, counts: &RequestCounts) -> u64 {
+fn count_of(metric: Metric, counts: &RequestCounts) -> u64 {
     match metric {
         Metric::Hits => counts.hits,
         Metric::Errors => counts.errors,

@@ -27,7 +27,7 @@ impl Folder {
 
     /// Writes if this instance holds or can acquire the lease to fold. A round that was begun is finished first.
     ///
-    /// Cancel safe: steps that took effect stay, and the compared field tells whether all of them took effect.
+    /// Cancel safe: steps that took effect stay, and the compared field shows whether all of them took effect.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let ended = self.rounds(None, Some(write)).await?;
         if ended.written != Written::NoLease && ended.has_acquired {
@@ -37,8 +37,8 @@ impl Folder {
         Ok(ended.written)
     }
 
-    /// Writes even if another instance holds the lease, by ending that lease. Retries, as the other instance may
-    /// acquire the lease again first.
+    /// Writes even if another instance holds the lease, by ending that lease. Retries, because the other instance
+    /// may acquire the lease again first.
     pub async fn write_by_hand(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let mut written = self.write(write).await?;
         for _ in 0..TAKEOVERS {
@@ -112,15 +112,15 @@ impl LeasedStore<'_> {
         // detects this.
         let writes = write.steps.iter().flatten();
         let last_set = writes.filter_map(|writes| Some((&writes.table, writes.set.last()?)));
-        let of_table: Map<_, _> = last_set.collect();
-        let set = of_table.into_iter();
+        let last_by_table: Map<_, _> = last_set.collect();
+        let set = last_by_table.into_iter();
         let set = set
             .map(|(table, (field, value))| ((table.clone(), field.clone()), Some(value.clone())));
         let (fields, values): (Vec<_>, Vec<_>) = set.unzip();
         match self.values_of(&fields).await {
             Ok(read) if read != values => Err(Interrupted::Failed(StoreError::new(
                 StoreErrorKind::Unexpected,
-                "what was judged cannot be stored: health lists the keys that hold something else; delete them".to_owned(),
+                "the data cannot be stored: health lists the keys that hold a foreign value; delete them".to_owned(),
             ))),
             // All steps took effect before the lease was lost.
             Ok(_) | Err(Interrupted::Lost) => Ok(Written::Done),

@@ -36,8 +36,9 @@ impl LeasedStore<'_> {
             hole_bytes: 0,
         };
         loop {
-            let (version, place) = (&progress.version, self.store.locality());
-            let step = (self.journal).read(self.instance, version, gathered.end, place.read_bytes);
+            let (version, locality) = (&progress.version, self.store.locality());
+            let step =
+                (self.journal).read(self.instance, version, gathered.end, locality.read_bytes);
             let read = step.await?.done()?;
             let mut entries = read.entries;
             (gathered.head, gathered.now) = (read.head, read.now);
@@ -57,7 +58,7 @@ impl LeasedStore<'_> {
                 let is_first = at == 0 && gathered.entries.is_empty();
                 if is_first || progress.round_end.is_some() {
                     let newer = entries.swap_remove(at);
-                    // Each entry has a grace period of its own, which does not end with the grace period of an earlier
+                    // Each entry has a separate grace period, which does not end with the grace period of an earlier
                     // entry.
                     let waited = read.now.saturating_sub(newer.appended_at);
                     let is_new = (0..NEWER_GRACE).contains(&waited);
@@ -76,7 +77,7 @@ impl LeasedStore<'_> {
             // The end of a round that was begun is fixed.
             let is_large = round_end.is_none()
                 && (end.offset - committed.offset >= ROUND_BYTES
-                    || gathered.round.names() >= place.round_names
+                    || gathered.round.names() >= locality.round_names
                     || start.elapsed() >= READ_TIME);
             if is_last_part || is_large || end == gathered.head || Some(end) == round_end {
                 return Ok(Read::Gathered(gathered));
@@ -105,7 +106,7 @@ pub(super) struct Gathered {
     pub(super) head: Position,
     /// The store's time, in Unix seconds.
     pub(super) now: i64,
-    /// Bytes that are missing between the entries.
+    /// The size of entries that are missing before and between these entries.
     pub(super) hole_bytes: u64,
 }
 
@@ -115,7 +116,7 @@ impl Gathered {
     async fn add(&mut self, entries: &[Entry], dead: &[Position]) -> Result<(), usize> {
         for (at, entry) in entries.iter().enumerate() {
             // The offset of an entry is its end. The length of an entry is that of its payload plus one byte. An entry
-            // that another program added has no length: its id lies between those of two entries of this crate.
+            // that another program added has no length: its id lies between the ids of two entries of this crate.
             if !entry.payload.is_empty() {
                 let length = entry.payload.len() as u64 + 1;
                 let begins = entry.position.offset.saturating_sub(length);

@@ -1,5 +1,5 @@
-//! Lengthening and renewing the history. The folder decides which days the store keeps, so an instance that asks for
-//! more days, or for as many days as a history that is due for renewal, becomes the folder.
+//! Lengthening and renewing the history. The folder decides how many days the store keeps. So an instance becomes the
+//! folder if it asks for more days, or if it asks for as many days and the history is due for renewal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::store::table_reads::Purpose;
 use crate::task::lock;
 
 /// The time between two checks of the days that the store keeps.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// The longest time between two checks. The time doubles while this instance cannot change the history, for example
 /// when there are no requests.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
@@ -26,29 +26,29 @@ impl Folder {
         else {
             return;
         };
-        let mut wait = LOOK_EVERY;
+        let mut wait = CHECK_EVERY;
         loop {
             // A random wait, so that instances that start together check one after the other.
             let pause = wait.mul_f64(0.5 + fastrand::f64() / 2.0);
             self.clock.sleep(pause).await;
-            wait = match self.look_at_history(days).await {
+            wait = match self.check_history(days).await {
                 Ok(true) => (2 * wait).min(LONGEST_WAIT),
                 // Other tasks, which use the store more often, report errors.
-                _ => LOOK_EVERY,
+                _ => CHECK_EVERY,
             };
         }
     }
 
     /// Takes over folding if the history is too short or due for renewal. Returns whether the lease of another instance
     /// had to be ended.
-    async fn look_at_history(&self, days: u32) -> Result<bool, StoreError> {
+    async fn check_history(&self, days: u32) -> Result<bool, StoreError> {
         let kept = history::read(self.store.journal(), Purpose::Fold).await?;
         let now = self.clock.now_seconds();
         let longer = kept.filter(|kept| kept.outdoes(days, now));
         let warning = longer.map(|kept| {
             format!(
-                "this instance asks for a history of {days} days, and another one for {}, which the store keeps: set \
-                 `history` alike in all instances",
+                "this instance asks for a history of {days} days, but the store keeps {} days for another \
+                 instance: set `history` alike in all instances",
                 kept.days
             )
         });

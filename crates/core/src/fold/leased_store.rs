@@ -9,8 +9,8 @@ use crate::store::table::Table;
 use crate::store::{Position, Store};
 use tower_pulse_model::round::PARTITIONS;
 
-/// The right to fold. It ends when the version of the journal's state differs from the one in `progress`: another
-/// instance has acquired the lease, or a failover has restored an earlier state.
+/// The right to fold. The right ends when the version of the journal's state differs from the version in `progress`:
+/// another instance has acquired the lease, or a failover has restored an earlier state.
 pub(super) struct Lease {
     pub(super) progress: Progress,
     /// Positions of entries that are folded and may be trimmed, oldest first.
@@ -75,7 +75,7 @@ impl LeasedStore<'_> {
     }
 }
 
-/// Groups adjacent fields by their table, as [`LeasedStore::load`] takes them.
+/// Groups adjacent fields of the same table, in the form that [`LeasedStore::load`] takes.
 pub(super) fn fields_by_table(
     fields: impl Iterator<Item = (Table, Vec<u8>)>,
 ) -> Vec<(Table, Vec<Vec<u8>>)> {

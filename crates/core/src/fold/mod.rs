@@ -74,8 +74,8 @@ pub struct Folder {
     /// The name of this instance in the lease.
     instance: String,
     limits: FoldLimits,
-    /// The lease, and the features with the data that they remember under it. During a step, the slot is empty. If the
-    /// future is dropped meanwhile, the slot stays empty, and the next call begins by acquiring the lease.
+    /// The lease, and the features with the data that they remember under the lease. `None` during a step. If the
+    /// future is dropped during a step, `None` stays, and the next call acquires the lease again.
     leadership: tokio::sync::Mutex<Option<(Lease, Features)>>,
     /// Notified when entries wait and no instance seems to fold.
     leaderless: Arc<Notify>,
@@ -114,7 +114,7 @@ struct Ended {
 }
 
 impl Ended {
-    fn by(mut self, leader: Leader) -> Self {
+    fn with_leader(mut self, leader: Leader) -> Self {
         self.leader = leader;
         self
     }
@@ -158,7 +158,7 @@ impl Folder {
     }
 
     /// Folds entries up to `position`, or all entries. If there is a write, folds all waiting entries, and then writes.
-    // Boxed, as several modules await it: see `BoxFuture`.
+    // Boxed, because several modules await this future: see `BoxFuture`.
     #[inline(never)]
     fn rounds<'a>(
         &'a self,
@@ -211,8 +211,8 @@ impl Folder {
                     ended.has_acquired = true;
                     match journal.acquire(&self.instance, &random_name()).await? {
                         Acquired::Mine(progress) => self.begin(progress),
-                        Acquired::Newer => return Ok(ended.by(Leader::NewerVersion)),
-                        Acquired::HeldByOther => return Ok(ended.by(Leader::Other)),
+                        Acquired::Newer => return Ok(ended.with_leader(Leader::NewerVersion)),
+                        Acquired::HeldByOther => return Ok(ended.with_leader(Leader::Other)),
                     }
                 }
             };
@@ -232,7 +232,7 @@ impl Folder {
                 Ok(Outcome::Newer(entry)) => {
                     leased.wait_for_newer(&entry).await?;
                     journal.release(&self.instance).await?;
-                    return Ok(ended.by(Leader::NewerVersion));
+                    return Ok(ended.with_leader(Leader::NewerVersion));
                 }
                 Ok(outcome) => {
                     features.forget();
@@ -249,7 +249,7 @@ impl Folder {
                 Err(Interrupted::Lost) => {
                     losses += 1;
                     if losses > 2 {
-                        return Ok(ended.by(Leader::Other));
+                        return Ok(ended.with_leader(Leader::Other));
                     }
                 }
                 Err(Interrupted::Failed(error)) => return Err(error),
@@ -259,12 +259,12 @@ impl Folder {
 
     /// The lease that was acquired with this progress, and features that remember nothing yet.
     fn begin(&self, progress: Progress) -> (Lease, Features) {
-        let place = self.store.locality();
+        let locality = self.store.locality();
         let (first, costs) = match self.limits.step_contexts {
             Some(contexts) => (contexts, contexts * CONTEXT_COST..=contexts * CONTEXT_COST),
-            None => (FIRST_CONTEXTS, place.step_costs.clone()),
+            None => (FIRST_CONTEXTS, locality.step_costs.clone()),
         };
-        let sizer = BatchSizer::new(first * CONTEXT_COST, costs, place.step_time);
+        let sizer = BatchSizer::new(first * CONTEXT_COST, costs, locality.step_time);
         let lease = Lease {
             progress,
             folded: VecDeque::new(),

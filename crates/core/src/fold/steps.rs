@@ -21,8 +21,8 @@ const MAX_TRIES: usize = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 impl LeasedStore<'_> {
-    /// Writes a round in steps. This instance began to fold it at `start`. `hole_bytes` of its entries were gone before
-    /// they were folded.
+    /// Writes a round in steps. `start` is when this instance began to fold the round. `hole_bytes` is the size of
+    /// entries that were gone before they were folded.
     pub(super) async fn write_round(
         &mut self,
         features: &mut Features,

@@ -17,7 +17,7 @@ use tower_pulse_detect::change::{Acknowledgement, Change};
 use tower_pulse_model::mark::{Mark, StoredMark};
 use tower_pulse_model::pack::pack;
 
-/// The most attempts to write a field that others write too.
+/// The most attempts to write a field that other instances write too.
 const MAX_WRITES: usize = 10;
 
 const NO_CHANGE: &str = "there is no such change: see api/changes";
@@ -25,7 +25,7 @@ const NO_MARK: &str = "there is no such mark: see api/marks";
 
 impl Handle {
     /// Acknowledges a change in the name of a person. With `None`, withdraws the acknowledgement.
-    // Boxed, so that this crate compiles the future: see `BoxFuture`.
+    // Boxed, so that only this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
     pub fn acknowledge_change<'a>(
         &'a self,
@@ -61,7 +61,7 @@ impl Handle {
     }
 
     /// Removes a mark.
-    // Boxed, so that this crate compiles the future: see `BoxFuture`.
+    // Boxed, so that only this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
     pub fn remove_mark<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Mark, AmendError>> {
         Box::pin(self.in_time(
@@ -144,11 +144,11 @@ fn too_many_acknowledged() -> AmendError {
 }
 
 fn written_by_others() -> StoreError {
-    let message = "other instances fold, or write the same, each time: try again";
+    let message = "at each attempt, another instance folded, or wrote the same field: try again";
     StoreError::new(StoreErrorKind::Refused, message)
 }
 
 fn late() -> StoreError {
-    let message = format!("the store did not take it within {FLUSH_DEADLINE:?}");
+    let message = format!("the store did not confirm the write within {FLUSH_DEADLINE:?}");
     StoreError::new(StoreErrorKind::TimedOut, message)
 }

@@ -23,7 +23,7 @@ impl Handle {
         self.0.stages.judge.on_change(on_change);
     }
 
-    /// The changes of the fleet: ongoing changes, ordered by the time that they cost, and then ended changes.
+    /// The changes of the fleet, most urgent first: ongoing changes, and then ended changes.
     ///
     /// # Errors
     /// The store failed.
@@ -60,7 +60,7 @@ impl Handle {
     }
 
     /// Adds a mark, and waits until it can be read.
-    // Boxed, so that this crate compiles the future: see `BoxFuture`.
+    // Boxed, so that only this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
     pub fn add_mark(&self, mark: Mark) -> StoreFuture<'_, ()> {
         Box::pin(async move {
@@ -77,7 +77,7 @@ impl Handle {
             if marks.marks.settles(&mark) {
                 return Ok(());
             }
-            let message = "the mark is lost: the store was reset, or its key holds something else; see \
+            let message = "the mark is lost: the store was reset, or its key holds a foreign value; see \
                            `flush.lost_details` and `fold.quarantined_keys` in health";
             Err(StoreError::new(StoreErrorKind::Unexpected, message))
         })
@@ -101,11 +101,10 @@ impl Handle {
         flushed.map_err(|_| last_error.unwrap_or_else(not_readable))
     }
 
-    /// Judges the minutes that have ended, which finds the pages that have changed. A background task does this 15 s
-    /// after each minute. Callers that move the clock themselves call this method after a [`flush`](Self::flush).
-    /// Returns the number of minutes that this instance has judged; other instances may have judged other minutes. The
-    /// result is written between two rounds of folding: if another instance folds, that instance is interrupted
-    /// briefly, and then continues.
+    /// Judges the minutes that have ended, which finds the pages that have changed. A background task judges 15 s after
+    /// each minute. Callers that move the clock themselves call this method after a [`flush`](Self::flush). Returns the
+    /// number of minutes that this instance has judged; other instances may have judged other minutes. The verdicts are
+    /// written between two rounds of folding, which briefly interrupts another instance that folds.
     ///
     /// # Errors
     /// The store failed. The next call judges the minutes that this call has not judged.
@@ -120,9 +119,10 @@ impl Handle {
         self.0.stages.judge.judge(now, true)
     }
 
-    /// Tells the store that this instance is alive, and which version of the application it runs. Reads how many
-    /// instances and which versions the fleet has. A background task does this in each flush interval. Callers that
-    /// move the clock themselves, and run several instances, call this method at least once per minute of the clock.
+    /// Sends a heartbeat, which shows that this instance is alive, and its version of the application. Reads the number
+    /// of instances and the versions of the fleet. A background task sends a heartbeat in each flush interval. Callers
+    /// that move the clock themselves, and run several instances, call this method at least once per minute of the
+    /// clock.
     ///
     /// A new version gets its [mark](Self::mark) with the next [`flush`](Self::flush). Later heartbeats announce the
     /// version.

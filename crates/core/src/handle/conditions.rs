@@ -1,4 +1,5 @@
-//! Watches the conditions of an instance, and reports to the log and the user's functions when one begins or ends.
+//! Watches the conditions of an instance. When a condition begins or ends, reports this to the log and to the user's
+//! functions.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,25 +11,25 @@ use crate::condition::{Condition, ConditionEvent, Warning};
 use crate::task::lock;
 use tower_pulse_model::sorted;
 
-/// The time between two checks. A condition begins or ends when two successive checks agree, so a call that fails once
-/// is no condition.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The time between two checks. A condition begins or ends when two successive checks agree. So a single failed call
+/// does not begin a condition.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The least time between two log lines about the beginning of a condition.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
-/// The conditions that are in progress.
+/// The state of each condition that a check has found.
 pub(super) struct Watch {
-    seen: Mutex<Vec<(Condition, Seen)>>,
+    checked: Mutex<Vec<(Condition, Checked)>>,
     callbacks: Callbacks<ConditionEvent>,
 }
 
 /// The state of a condition at the last checks.
 #[derive(Debug, Default)]
-struct Seen {
+struct Checked {
     since: i64,
     is_ongoing: bool,
     /// Whether the last check found the condition.
-    is_there: bool,
+    is_found: bool,
     warnings: Vec<String>,
     logged_at: Option<Tick>,
 }
@@ -36,7 +37,7 @@ struct Seen {
 impl Default for Watch {
     fn default() -> Self {
         Self {
-            seen: Mutex::default(),
+            checked: Mutex::default(),
             callbacks: Callbacks::new("on_condition"),
         }
     }
@@ -45,42 +46,42 @@ impl Default for Watch {
 impl Watch {
     /// Compares the current warnings with the conditions in progress. Returns an event for each condition that begins
     /// or ends.
-    fn look(&self, instance: &str, clock: &Clock, warnings: Vec<Warning>) -> Vec<ConditionEvent> {
-        let mut seen = lock(&self.seen);
+    fn check(&self, instance: &str, clock: &Clock, warnings: Vec<Warning>) -> Vec<ConditionEvent> {
+        let mut checked = lock(&self.checked);
         for warning in &warnings {
-            sorted::entry(&mut seen, warning.condition, Seen::default);
+            sorted::entry(&mut checked, warning.condition, Checked::default);
         }
         let mut events = Vec::new();
-        for (condition, seen) in &mut *seen {
-            let there = warnings.iter().filter(|of| of.condition == *condition);
-            let there: Vec<String> = there.map(|warning| warning.text.clone()).collect();
-            let is_confirmed = there.is_empty() != seen.is_there;
-            seen.is_there = !there.is_empty();
-            if seen.is_there && !seen.is_ongoing {
-                seen.warnings = there;
+        for (condition, state) in &mut *checked {
+            let found = warnings.iter().filter(|w| w.condition == *condition);
+            let found: Vec<String> = found.map(|warning| warning.text.clone()).collect();
+            let is_confirmed = found.is_empty() != state.is_found;
+            state.is_found = !found.is_empty();
+            if state.is_found && !state.is_ongoing {
+                state.warnings = found;
                 if !is_confirmed {
-                    seen.since = clock.now_seconds();
+                    state.since = clock.now_seconds();
                     continue;
                 }
-            } else if seen.is_there || !is_confirmed || !seen.is_ongoing {
+            } else if state.is_found || !is_confirmed || !state.is_ongoing {
                 continue;
             }
-            seen.is_ongoing = !seen.is_ongoing;
+            state.is_ongoing = !state.is_ongoing;
             let event = ConditionEvent {
                 condition: *condition,
                 instance: instance.to_owned(),
-                warnings: seen.warnings.clone(),
-                since: seen.since,
-                ended: (!seen.is_ongoing).then(|| clock.now_seconds()),
+                warnings: state.warnings.clone(),
+                since: state.since,
+                ended: (!state.is_ongoing).then(|| clock.now_seconds()),
             };
             let is_recent = |at| clock.since(at) < LOGGED_EVERY;
             if matches!(condition, Condition::Configuration | Condition::Overflow) {
                 // For these two conditions, the log already names the cause: the setting, or the first name beyond the
                 // limit.
-            } else if !seen.is_ongoing {
+            } else if !state.is_ongoing {
                 tracing::info!("{event}");
-            } else if !seen.logged_at.is_some_and(is_recent) {
-                seen.logged_at = Some(clock.tick());
+            } else if !state.logged_at.is_some_and(is_recent) {
+                state.logged_at = Some(clock.tick());
                 tracing::warn!("{event}");
             }
             events.push(event);
@@ -94,9 +95,9 @@ impl Stages {
     pub(super) async fn watch_conditions(self: Arc<Self>) {
         let clock = &self.options.clock;
         loop {
-            clock.sleep(LOOK_EVERY).await;
+            clock.sleep(CHECK_EVERY).await;
             let instance = self.flusher.status().instance;
-            let events = self.watch.look(&instance, clock, self.warnings());
+            let events = self.watch.check(&instance, clock, self.warnings());
             self.watch.callbacks.call(clock, events).await;
         }
     }
@@ -114,23 +115,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_begins_and_ends_when_two_looks_agree() {
-        let (clock, manual) = Clock::manual(1_000);
+    fn a_condition_begins_and_ends_when_two_checks_agree() {
+        let (clock, manual_clock) = Clock::manual(1_000);
         let watch = Watch::default();
-        let look = |warnings: &[&str]| {
-            manual.advance(LOOK_EVERY);
+        let check = |warnings: &[&str]| {
+            manual_clock.advance(CHECK_EVERY);
             let warnings = warnings.iter().map(|text| Condition::Fold.warning(*text));
-            let events = watch.look("web-1", &clock, warnings.collect());
-            let of = |event: &ConditionEvent| (event.since, event.ended, event.to_string());
-            events.iter().map(of).collect::<Vec<_>>()
+            let events = watch.check("web-1", &clock, warnings.collect()).into_iter();
+            let events = events.map(|event| (event.since, event.ended, event.to_string()));
+            events.collect::<Vec<_>>()
         };
-        assert!(look(&["a"]).is_empty() && look(&[]).is_empty());
-        assert!(look(&["b"]).is_empty());
-        assert_eq!(look(&["c"]), [(1_003, None, "fold: c".to_owned())]);
-        assert!(look(&["c"]).is_empty() && look(&[]).is_empty() && look(&["d"]).is_empty());
-        assert!(look(&[]).is_empty());
+        assert!(check(&["a"]).is_empty() && check(&[]).is_empty());
+        assert!(check(&["b"]).is_empty());
+        assert_eq!(check(&["c"]), [(1_003, None, "fold: c".to_owned())]);
+        assert!(check(&["c"]).is_empty() && check(&[]).is_empty() && check(&["d"]).is_empty());
+        assert!(check(&[]).is_empty());
         let end = "fold is over after 6 s".to_owned();
-        assert_eq!(look(&[]), [(1_003, Some(1_009), end)]);
-        assert!(look(&[]).is_empty() && look(&["e"]).is_empty());
+        assert_eq!(check(&[]), [(1_003, Some(1_009), end)]);
+        assert!(check(&[]).is_empty() && check(&["e"]).is_empty());
     }
 }

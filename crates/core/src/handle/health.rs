@@ -132,8 +132,8 @@ impl Stages {
         warnings
     }
 
-    /// Warnings that explain why samples do not reach the store. Each ends with the error; warnings of other stages may
-    /// have the same error.
+    /// Warnings that explain why samples do not reach the store. Each warning ends with the error of the store.
+    /// Warnings of other stages may have the same error.
     fn store_warnings(&self, flush: &FlushStatus, counters: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.store.explains_failures() {
@@ -155,14 +155,14 @@ impl Stages {
                 }
             }
             Some(error) => {
-                let text = "this instance cannot tell others that it is alive";
+                let text = "this instance cannot show other instances that it is alive";
                 warnings.push(Condition::Heartbeat.warning(format!("{text}: {error}")));
             }
             None => {}
         }
         let is_refused = flush.failed.is_some_and(|kind| !kind.is_without_answer());
         if let Some(error) = counters.last_error.as_ref().filter(|_| is_refused) {
-            let text = "the store answers, and does not take what was recorded";
+            let text = "the store answers, but does not accept recorded data";
             warnings.push(waiting(Condition::Flush, text, error));
         }
         warnings
@@ -175,9 +175,9 @@ const AWAY_AFTER: Duration = Duration::from_secs(5);
 /// The time after the start at which there is a warning about a layer without any request to a route.
 const NO_ROUTES_AFTER: Duration = Duration::from_secs(10);
 
-/// There is a warning if at least 1/`SENSELESS_OF` of the requests have a wait that makes no sense. Fewer are
-/// tolerated, because a client may send any header.
-const SENSELESS_OF: u64 = 100;
+/// Queue-time headers cause a warning if at least one of this number of requests has a wait that makes no sense. Fewer
+/// such requests are tolerated, because a client may send any header.
+const WARNED_ONE_IN: u64 = 100;
 
 impl Stages {
     /// Warnings about waits in front of this instance that make no sense, if many requests of the last seconds had such
@@ -191,10 +191,10 @@ impl Stages {
             .queue_since
             .counted(&self.options.clock, self.recorder.recording.queue_stats());
         let all = queue.timed + queue.too_long + queue.unreadable;
-        let is_worth = |count: u64| count > 0 && count.saturating_mul(SENSELESS_OF) >= all;
+        let is_frequent = |count: u64| count > 0 && count.saturating_mul(WARNED_ONE_IN) >= all;
         let mut warnings = Vec::new();
         let mut add = |count: u64, text: String| {
-            if is_worth(count) {
+            if is_frequent(count) {
                 let text = format!("{count} of the last {all} requests {text}");
                 warnings.push(Condition::QueueHeader.warning(text));
             }
@@ -202,22 +202,22 @@ impl Stages {
         add(
             queue.negative,
             format!(
-                "came before their proxy took them, by `{header}`, and their wait counts as 0: set the clocks of the proxy \
-             and of this machine (NTP)"
+                "came before the time in `{header}`, and their wait counts as 0: set the clocks of the proxy and of \
+             this machine (NTP)"
             ),
         );
         add(
             queue.too_long,
             format!(
-                "waited for more than a minute, by `{header}`, which is not counted: let the proxy replace the header that \
-             a client sends, and set the clocks (NTP)"
+                "waited for more than a minute according to `{header}`, and these waits are not counted: let the proxy \
+             replace the header that a client sends, and set the clocks (NTP)"
             ),
         );
         add(
             queue.unreadable,
             format!(
-                "have a `{header}` that is no Unix time, which is not counted: let the proxy replace the header that a \
-             client sends"
+                "have a `{header}` that is no Unix time, and their waits are not counted: let the proxy replace the \
+             header that a client sends"
             ),
         );
         warnings
@@ -250,8 +250,8 @@ impl QueueSince {
 }
 
 impl Stages {
-    /// The warning that the layer seems not to see the routes of requests, or that no request to a route is recorded
-    /// although the layer is in use.
+    /// The warning that the layer does not seem to see the routes of requests; or that the layer is in use, but no
+    /// request to a route is recorded.
     fn layer_warning(&self) -> Option<Warning> {
         let recording = &self.recorder.recording;
         let is_due = recording.has_layer() && recording.age() >= NO_ROUTES_AFTER;
@@ -263,7 +263,7 @@ impl Stages {
         Some(Condition::Routes.warning(advice.to_string()))
     }
 
-    /// Warnings about requests without a context of their own, and about losses: what happened, and what to do.
+    /// Warnings about requests without their own context, and about losses: what happened, and what to do.
     fn recording_warnings(&self, counts: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
@@ -305,8 +305,8 @@ impl Stages {
         if has_grown(Condition::Lost, lost) {
             warnings.push(Condition::Lost.warning(format!(
                 "{} are lost, since the store lost them, or was away at a shutdown or for too long: see the log \
-                 for the time, use persistence and a replica, and raise `replay_bytes` if a failover \
-                 loses more than it holds",
+                 for the time, use persistence and a replica, and raise `replay_bytes` if failovers lose \
+                 more bytes of calls",
                 counts.lost
             )));
         }

@@ -114,15 +114,15 @@ impl Handle {
         &self.0.stages.row_caches
     }
 
-    /// Sends everything that was recorded so far to the store, and returns when it can be read.
+    /// Sends all recorded data to the store, and returns when the data can be read.
     ///
     /// # Errors
     /// The store failed, or no instance has folded the data within 5 s: nothing is lost, and the next flush tries
-    /// again. Also returns an error if data was dropped meanwhile because its key holds a foreign value.
+    /// again. Or data was dropped meanwhile, because its key holds a foreign value.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing and counts nothing twice.
-    // Boxed, so that this crate compiles the future: see `BoxFuture`.
+    // Boxed, so that only this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
     pub fn flush(&self) -> StoreFuture<'_, ()> {
         Box::pin(async {
@@ -140,8 +140,8 @@ impl Handle {
         Box::pin(async {
             let stages = &self.0.stages;
             let flushing = Box::pin(async {
-                // The count is read before this call waits for a flush in progress, which may already send data of the
-                // caller.
+                // A flush in progress may already send data of the caller. So the count is read before this call waits
+                // for that flush.
                 let before = stages.flusher.known_quarantined().await;
                 self.0.flushes.run(stages.flush()).await?;
                 Ok(stages.flusher.quarantined_since(before))
@@ -156,7 +156,7 @@ impl Handle {
         self.0.stages.health()
     }
 
-    /// Stops the background tasks, flushes what is left, and waits for both.
+    /// Stops the background tasks, flushes the remaining data, and waits for both.
     ///
     /// # Errors
     /// The store did not acknowledge all data within the timeout of a shutdown, or has lost acknowledged data.
@@ -195,22 +195,21 @@ fn refusal(refused: &[Problem]) -> StoreError {
 
 fn not_readable() -> StoreError {
     let message = format!(
-        "not readable within {FLUSH_DEADLINE:?}: no instance has folded it; see `journal` in health"
+        "not readable within {FLUSH_DEADLINE:?}: no instance has folded the data; see `journal` in health"
     );
     StoreError::new(StoreErrorKind::TimedOut, message)
 }
 
 impl Stages {
     async fn flush(&self) -> Result<(), StoreError> {
-        // Another iteration follows if the store has lost acknowledged data, or if calls were replayed and have another
-        // position.
+        // Repeats if the store has lost acknowledged data, or if calls were replayed and have another position.
         let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
             let readable = self.folder.until_readable(&newest.call);
             if readable.await? && self.flusher.replays() == newest.replays {
                 break;
             }
-            // If a store keeps losing acknowledged data, wait between the attempts.
+            // A store may lose acknowledged data again and again, so the attempts do not follow at once.
             tokio::time::sleep(wait).await;
             wait = (2 * wait).clamp(LOST_WAIT, 20 * LOST_WAIT);
         }
@@ -220,8 +219,7 @@ impl Stages {
         Ok(())
     }
 
-    /// Appends everything that was recorded. If the journal is full, folds it and tries again as long as that makes
-    /// room.
+    /// Appends all recorded data. While the journal is full, folds it and tries again, as long as folding makes room.
     async fn append_all(&self) -> Result<Option<Flushed>, StoreError> {
         let mut last_call = None;
         loop {

@@ -23,7 +23,7 @@ pub struct HandleOptions {
     pub flush: FlushOptions,
     /// The most contexts that a step of the fold writes; `None` for as many as take 2 ms.
     pub fold_step_contexts: Option<usize>,
-    /// The days of history that are asked for.
+    /// The days of history that this instance asks for; `None` for no history.
     pub history_days: Option<u32>,
     /// The time between two cleaning passes.
     pub clean_interval: Duration,
@@ -33,7 +33,7 @@ pub struct HandleOptions {
     pub counters: Vec<String>,
     /// The targets of requests.
     pub targets: Targets,
-    /// The most bytes of data that are held for the admin router.
+    /// The most bytes of data that this process holds to answer questions.
     pub query_bytes: usize,
     /// How long a shutdown may take.
     pub shutdown_timeout: Duration,

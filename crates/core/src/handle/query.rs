@@ -10,7 +10,7 @@ use crate::query::{Process, Reader, Source, reader};
 
 impl Handle {
     /// The reader, which answers all questions of the dashboard in Rust: see [`query`](crate::query). All routers of
-    /// this `Pulse` use the same reader, and share its reads of the store.
+    /// this `Pulse` use this reader, and so share its reads of the store.
     pub fn query(&self) -> &Reader {
         self.0.query.get_or_init(|| {
             let stages = &self.0.stages;

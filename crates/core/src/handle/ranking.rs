@@ -50,8 +50,8 @@ impl RankingBuilder {
     }
 
     /// The length of the window: a multiple of the interval, up to 366 days and 1,500 intervals. 24 hours by default.
-    /// If instances use different periods, the longest period applies, until the instances that use it have added
-    /// nothing for that long.
+    /// If instances use different periods, the longest period applies. Another period applies once instances with the
+    /// longest period have added nothing for one such period.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
@@ -65,9 +65,9 @@ impl RankingBuilder {
         self
     }
 
-    /// The most ids, 1 to 100,000; 10,000 by default. If a ranking has more, the ids with the smallest counts in the
-    /// oldest interval leave the ranking, and their counts are added to `dropped`. If instances add more new ids at
-    /// once, the ids with the smallest counts do not enter the ranking.
+    /// The most ids, 1 to 100,000; 10,000 by default. If a ranking has more ids, those with the smallest counts in the
+    /// oldest interval leave the ranking, and their counts are added to `dropped`. If too many new ids are added at
+    /// once, those with the smallest counts do not enter the ranking.
     pub fn max_ids(mut self, ids: usize) -> Self {
         self.max_ids = ids;
         self
@@ -166,7 +166,7 @@ pub enum RankingError {
     /// The store did not confirm the change. The change stays recorded, and is sent again automatically: do not repeat
     /// it.
     Unconfirmed(String, StoreError),
-    /// The change, or a part of it, was dropped: a key of the ranking holds a foreign value.
+    /// The change, or a part of the change, was dropped, because a key of the ranking holds a foreign value.
     Refused(String, StoreError),
     /// The `Pulse` is shut down. The change was dropped, unless it was made while the shutdown began.
     ShutDown(String),
@@ -177,8 +177,8 @@ impl std::fmt::Display for RankingError {
         match self {
             Self::Unconfirmed(ranking, _) => write!(
                 f,
-                "it is unknown whether the store has the change of the ranking {ranking:?} by now: it stays recorded, \
-                 and is sent again by itself"
+                "it is unknown whether the store has the change of the ranking {ranking:?}: the change stays recorded, \
+                 and is sent again automatically"
             ),
             Self::Refused(ranking, source) => {
                 write!(
@@ -242,7 +242,7 @@ impl Ranking {
 
     async fn flush(&self) -> Result<(), RankingError> {
         let name = || self.entry.name.to_string();
-        // A flush would acquire the lease to fold again, which the shutdown has released.
+        // The shutdown has released the lease to fold. A flush would acquire it again.
         if self.entry.is_closed() {
             return Err(RankingError::ShutDown(name()));
         }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_divide_an_hour_or_are_those_of_the_article() {
+    fn an_interval_divides_an_hour_or_has_an_allowed_number_of_hours() {
         let minutes = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30].map(|n| n * MINUTE);
         let hours = [1, 2, 3, 4, 6, 8, 12, 24, 48, 72].map(|n| n * HOUR);
         let allowed: Vec<u64> = minutes.into_iter().chain(hours).collect();

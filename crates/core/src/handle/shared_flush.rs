@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn callers_share_the_flush_that_begins_after_they_came() {
+    async fn callers_share_the_flush_that_begins_after_their_calls() {
         let (shared, flushes) = (
             Arc::new(SharedFlush::default()),
             Arc::new(AtomicUsize::new(0)),
@@ -75,13 +75,13 @@ mod tests {
         assert_eq!(flushes.load(Ordering::SeqCst), 1);
         permits.add_permits(2);
         for task in later.into_iter().chain([first]) {
-            assert!(task.await.expect("it ends").is_ok());
+            assert!(task.await.expect("the caller ends").is_ok());
         }
         assert_eq!(flushes.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test]
-    async fn a_caller_that_goes_leaves_the_flush_to_the_next_one() {
+    async fn after_a_dropped_caller_the_next_caller_flushes() {
         let shared = SharedFlush::default();
         let never = shared.run(std::future::pending());
         assert!(never.now_or_never().is_none());

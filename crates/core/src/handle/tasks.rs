@@ -85,8 +85,8 @@ impl Stages {
         }
     }
 
-    /// The result of a future, or `None` after 5 s. For a store in this process there is no limit: there is nothing to
-    /// wait for, and the runtime needs no timers.
+    /// The result of a future, or `None` after 5 s. A store in this process has no limit, because its answers need no
+    /// wait. The runtime then needs no timers.
     pub(super) async fn in_time<T>(&self, future: BoxFuture<'_, T>) -> Option<T> {
         match self.store.locality().deadline {
             None => Some(future.await),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The most delays of a minute that are kept: one for each 100 ms. Further delays count only for the worst delay.
-const MOST: usize = 600;
+/// The most delays that are kept for the median: one for each 100 ms of a minute.
+const MAX_DELAYS: usize = 600;
 
 /// The scheduling delays of a minute, in microseconds.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ impl Delays {
     pub(super) fn add(&mut self, delay: Duration) {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         self.worst = self.worst.max(micros);
-        if self.micros.len() < MOST {
+        if self.micros.len() < MAX_DELAYS {
             self.micros.push(u32::try_from(micros).unwrap_or(u32::MAX));
         }
     }
@@ -50,7 +50,7 @@ mod tests {
         for millis in 0..5_000 {
             delays.add(Duration::from_millis(millis));
         }
-        assert_eq!(delays.micros.len(), MOST);
+        assert_eq!(delays.micros.len(), MAX_DELAYS);
         assert_eq!(delays.take(), Some((300_000, 4_999_000)));
         delays.add(Duration::MAX);
         assert_eq!(delays.take(), Some((u64::from(u32::MAX), u64::MAX)));

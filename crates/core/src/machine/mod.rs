@@ -1,10 +1,9 @@
 //! The resources that this process uses, and the scheduling delay of its runtime: measured continuously, and added to
 //! the minute reports of this instance.
 //!
-//! A task sleeps for 100 ms, and measures how much later it runs. During this delay, a task that is ready waits for a
-//! worker of the runtime, or the worker waits for a CPU. The measuring task holds only the recorder, and ends with the
-//! other tasks of the instance. `delays` keeps the delays of a minute; `process` queries the system, with the feature
-//! `process`.
+//! A task sleeps for 100 ms again and again, and measures how late it wakes. During this delay, the task waits for a
+//! worker of the runtime, or the worker waits for a CPU. `delays` keeps the delays of a minute. `process` queries the
+//! system, with the feature `process`.
 
 mod delays;
 mod process;
@@ -21,8 +20,8 @@ use crate::recorder::Recorder;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 
-/// The sleep of the task that measures the delay.
-const EVERY: Duration = Duration::from_millis(100);
+/// The duration of each sleep.
+const SLEEP: Duration = Duration::from_millis(100);
 
 /// The minute that is being measured.
 struct Minute {
@@ -41,8 +40,8 @@ pub async fn measure(recorder: Arc<Recorder>) {
     let mut minute = Minute::begin(&clock, &Process::ask(&clock).await);
     loop {
         let slept = clock.tick();
-        clock.sleep(EVERY).await;
-        minute.delays.add(clock.since(slept).saturating_sub(EVERY));
+        clock.sleep(SLEEP).await;
+        minute.delays.add(clock.since(slept).saturating_sub(SLEEP));
         if REPORTED_MINUTES.slice(clock.now_seconds()) != minute.start {
             let process = Process::ask(&clock).await;
             recorder
@@ -93,8 +92,8 @@ impl Minute {
     }
 }
 
-/// The time in which the workers of this runtime were busy, in total. `None` under a manual clock, as the runtime uses
-/// real time.
+/// The total busy time of all workers of this runtime. `None` under a manual clock, because the runtime measures real
+/// time.
 #[cfg(target_has_atomic = "64")]
 fn busy(clock: &Clock) -> Option<Duration> {
     let metrics = Handle::try_current().ok()?.metrics();
@@ -112,11 +111,11 @@ fn busy(_: &Clock) -> Option<Duration> {
     None
 }
 
-/// The growth of a total, in thousandths of the elapsed time.
+/// The growth of a total of times, in thousandths of the elapsed time.
 fn thousandths(before: Option<Duration>, now: Option<Duration>, elapsed: Duration) -> Option<u64> {
     let grown = now?.saturating_sub(before?);
     let share = grown.as_secs_f64() / elapsed.as_secs_f64();
-    // Times of less than a second say little: the two clocks are not read at the same moment.
+    // The two clocks are not read at the same moment, so a share of less than a second is inaccurate.
     (elapsed >= Duration::from_secs(1)).then_some((share * 1e3).round() as u64)
 }
 
@@ -133,10 +132,10 @@ mod tests {
     const NOW: i64 = 1_700_000_040;
 
     fn recorder() -> (Arc<Recorder>, ManualClock) {
-        let (clock, hand) = Clock::manual(NOW);
+        let (clock, manual_clock) = Clock::manual(NOW);
         let recorder = Recorder::new(clock, Precisions::default(), Limits::new(9, 9));
         recorder.drain.set_instance("a");
-        (Arc::new(recorder), hand)
+        (Arc::new(recorder), manual_clock)
     }
 
     /// Lets the task run until it sleeps.
@@ -152,14 +151,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_delay_is_measured_by_the_minute_also_of_a_lone_instance() {
-        let (recorder, hand) = recorder();
+    async fn an_instance_without_requests_reports_its_delays_each_minute() {
+        let (recorder, manual_clock) = recorder();
         let (stop, stopped) = Stop::new();
         let task = tokio::spawn(stopped.run(Box::pin(measure(recorder.clone()))));
         for wake in 0..500 {
             settle().await;
             let late = if wake == 70 { 900 } else { 20 };
-            hand.advance(EVERY + Duration::from_millis(late));
+            manual_clock.advance(SLEEP + Duration::from_millis(late));
         }
         settle().await;
         let [report] = &reports(&recorder)[..] else {
@@ -167,7 +166,7 @@ mod tests {
         };
         assert_eq!((report.minute, &*report.instance), (NOW, "a"));
         assert!(report.contexts.is_empty());
-        let machine = report.machine.expect("it was measured");
+        let machine = report.machine.expect("a measurement");
         assert_eq!(machine.delay_micros, Some(20_000));
         assert_eq!(machine.worst_delay_micros, Some(900_000));
         assert!(machine.is_delayed() && machine.cpus >= 1);
@@ -177,10 +176,10 @@ mod tests {
         // A minute without delays.
         for _ in 0..600 {
             settle().await;
-            hand.advance(EVERY);
+            manual_clock.advance(SLEEP);
         }
         settle().await;
-        let machine = reports(&recorder)[0].machine.expect("it was measured");
+        let machine = reports(&recorder)[0].machine.expect("a measurement");
         assert!(!machine.is_delayed(), "{machine:?}");
         drop(stop);
         task.await.expect("it ends with the instance");

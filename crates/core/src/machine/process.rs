@@ -1,11 +1,11 @@
-//! Measurements of this process by the operating system, with the feature `process`. Linux has all of them, other
-//! Unixes have CPU time and the limit of open files, and other systems have none.
+//! Measurements of this process by the operating system, with the feature `process`. Linux provides all measurements.
+//! Other Unixes provide only CPU time and the limit of open files; other systems provide none.
 
 use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// The measurements of this process; `None` where the system has none.
+/// The measurements of this process; `None` for measurements that the system does not provide.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Process {
     /// CPU time since the process began.

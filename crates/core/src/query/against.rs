@@ -8,8 +8,8 @@ use super::error::QueryError;
 use super::window::Window;
 use tower_pulse_model::tier::DAY;
 
-/// The window with which a window is compared. The window is rounded outward to slices that are still kept: yesterday
-/// to half hours, a week ago to six hours.
+/// The window with which a window is compared. Rounded outward to slices that are still kept: yesterday to half hours,
+/// a week ago to six hours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Against {
@@ -25,8 +25,8 @@ pub enum Against {
 }
 
 impl Against {
-    /// The window with which `window` is compared at `now`; `None` for the window before, which is held together with
-    /// `window`.
+    /// The window with which `window` is compared at `now`; `None` for the window before, as the sums of `window`
+    /// include it.
     pub(super) fn of(self, window: Window, now: i64) -> Option<Window> {
         let bounds = window.bounds(now);
         let length = (bounds.end.min(now) - bounds.start).max(1);

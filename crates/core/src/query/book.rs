@@ -21,8 +21,8 @@ const MAX_PROBLEMS: usize = 1_000;
 /// The start of each hour, and the additions to it.
 type Hours = Vec<(i64, AccessTimeStats)>;
 
-/// The additions of other programs to the contexts that were read until now. Contexts are read page by page, and after
-/// the last page again from the first.
+/// The additions of other programs to the contexts that were read so far. Contexts are read page by page, and after the
+/// last page again from the first.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     /// The number of the next context to read.
@@ -87,7 +87,7 @@ impl Book {
     /// The additions of other programs to a context in the hour that begins at `start`.
     pub fn added(&self, context: &ContextId, start: i64) -> Option<&AccessTimeStats> {
         let (_, hours) = self.additions.get(context)?;
-        let hour = hours.iter().find(|(of, _)| *of == start);
+        let hour = hours.iter().find(|(hour, _)| *hour == start);
         hour.map(|(_, added)| added)
     }
 
@@ -106,12 +106,12 @@ pub(super) fn added_hours(context: &ContextSnapshot) -> Hours {
     added.collect()
 }
 
-/// The samples that are in the statistics of an hour, but not in its records. Minimum and maximum cover all samples of
-/// the hour.
+/// The samples of an hour that are in the statistics, but not in the records. The minimum and the maximum are those of
+/// all samples of the hour.
 fn added(hour: &HourSnapshot) -> Option<AccessTimeStats> {
     let recorded = AccessTimeStats::from(&hour.aggregate.times);
     let count = hour.times.count - recorded.count;
-    // The difference is at least 1 if other programs have added samples, and below 0 if late samples are only in the
+    // The difference is at least 1 if other programs have added samples. It is below 0 if late samples are only in the
     // records. Counts that other programs have written may be invalid.
     (count > 0.5 && count.is_finite()).then(|| AccessTimeStats {
         count,

@@ -49,8 +49,8 @@ impl QueryError {
     }
 }
 
-/// The maximum number of values in the series of an answer. A table of 100 rows has fewer values, whichever tier its
-/// slices are from.
+/// The maximum number of values in the series of an answer. A table of 100 rows has fewer values, for slices of any
+/// tier.
 pub(super) const MAX_POINTS: usize = 16_384;
 
 impl fmt::Display for QueryError {

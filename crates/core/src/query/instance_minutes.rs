@@ -1,5 +1,5 @@
-//! The requests of each instance by minute, from the minute reports, which are read and cached here. `comparison` and
-//! `beside_others` compare the instances with each other.
+//! Reads and caches the minute reports: the requests of each instance by minute. `comparison` and `beside_others`
+//! compare the instances with each other.
 //!
 //! Reports arrive after the end of a minute, and may be late. A minute is read when it has ended, and again each time
 //! the time since its end has doubled: often while reports arrive, and rarely later.
@@ -106,8 +106,8 @@ impl InstanceMinutes {
     }
 
     /// Compares the instances with each other in the minutes that begin within `minutes`, on a context or on all
-    /// reported contexts, and one `instance` in detail. Reads from the store only minutes that are due or are not
-    /// cached, each once. `created` is the start of the store's generation.
+    /// reported contexts. Compares `instance` in detail. Reads from the store only minutes that are due or not cached.
+    /// `created` is the start of the store's generation.
     ///
     /// Cancel safe: minutes that were read are kept.
     pub(super) async fn compare(
@@ -136,7 +136,7 @@ impl InstanceMinutes {
                 None => {
                     if read.as_slice().is_empty() {
                         let due = minutes[at..].iter().copied();
-                        let due = due.filter(|of| state.fresh(*of, now).is_none());
+                        let due = due.filter(|minute| state.fresh(*minute, now).is_none());
                         let due: Vec<i64> = due.take(MINUTES_AT_ONCE).collect();
                         read = self.store.query().minute_reports(&due).await?.into_iter();
                     }
@@ -162,7 +162,7 @@ impl InstanceMinutes {
             let in_line = comparison.add(minute, &cached.instances, context);
             budget.yield_if_spent().await;
             let mut own = cached.instances.iter();
-            if let Some(own) = own.find(|of| instance == Some(&*of.instance)) {
+            if let Some(own) = own.find(|cached| instance == Some(&*cached.instance)) {
                 let beside = &mut comparison.beside;
                 beside.add(minute, own, &in_line, &mut budget).await;
             }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_is_read_again_when_it_is_over_for_twice_as_long() {
+    fn a_minute_is_read_again_when_the_time_since_its_end_has_doubled() {
         let mut read_at = 60;
         let reads = (0..=7_800).filter(|over| {
             let is_read = *over == 0 || is_due(0, read_at, 60 + over);

@@ -1,5 +1,5 @@
 //! Answers as JSON. Reads the question from a text, and bounds the size of an answer: points are counted before they
-//! are computed, and bytes while they are written. All answers to one request (a *screen*) together have bounds too.
+//! are computed, and bytes while they are written. The answers to one request, a *screen*, have bounds together.
 
 use std::future::ready;
 use std::io;
@@ -101,7 +101,7 @@ fn in_time<'a>(
     })
 }
 
-/// Adds how to ask for less to the error of a question without parameters: another question of the same name may have
+/// Adds how to ask for less to the error of a question without parameters. Another question of the same name may have
 /// the refused parameter.
 fn or_less(error: QueryError, (_, how): Less) -> QueryError {
     match error {
@@ -220,7 +220,7 @@ impl io::Write for BoundedText {
         self.write_all(part).map(|()| part.len())
     }
 
-    // Not inlined: each of several hundred fields of answers makes three calls.
+    // Not inlined, because each of several hundred fields of answers makes three calls.
     #[inline(never)]
     fn write_all(&mut self, part: &[u8]) -> io::Result<()> {
         if part.len() > MAX_BYTES - self.0.len() {

@@ -12,7 +12,7 @@ use tower_pulse_model::context::ContextId;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::Precision;
 
-/// The key of a cached answer: the read of the store that gave it.
+/// The key of a cached answer: identifies a read of the store.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Fleet,
@@ -55,7 +55,7 @@ impl Key {
         })
     }
 
-    /// Cached answers are in three groups, each bounded by a part of `query_bytes`. Returns the index of the group.
+    /// The index of the answer's group. There are three groups, each bounded by a share of `query_bytes`.
     pub(super) fn share(&self) -> usize {
         match self {
             Self::Window(_) | Self::Running(..) => 0,

@@ -13,7 +13,7 @@ use crate::row_lists::RowsQuery;
 
 /// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API, with the same defaults.
 pub trait Question: Answered {
-    /// Sets fields: `OverviewQuery::default().with(|of| of.window = Some(Window::HOUR))`.
+    /// Sets fields: `OverviewQuery::default().with(|query| query.window = Some(Window::HOUR))`.
     fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
         set(&mut self);
         self
@@ -46,16 +46,16 @@ pub trait Answered: Default + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// Passes all questions to a macro. A line has the name of the endpoint, with a required parameter if two questions
-/// share the name; the question; the function that answers it; its answer; how to ask for less, if not by a limit; and
-/// the number of values in its series.
+/// Passes all questions to a macro. A line has: the name of the endpoint, with a required parameter if two questions
+/// share the name; the type of the question; the function that answers the question; the type of the answer; how to ask
+/// for less, if not by a limit; the number of values in the answer's series.
 #[macro_export]
 macro_rules! questions {
     ($each:ident) => {
         $each! {
             "overview" => OverviewQuery, overview::overview, Overview, less "window" "leave the window out";
-            "paths" => PathsQuery, paths::paths, Paths, points |of: &Paths| {
-                let series = of.paths.iter().flat_map(|row| &row.series);
+            "paths" => PathsQuery, paths::paths, Paths, points |paths: &Paths| {
+                let series = paths.paths.iter().flat_map(|row| &row.series);
                 series.map(Vec::len).sum()
             };
             "path" => PathQuery, path::path, Path, less "window" "leave the window out";
@@ -72,11 +72,11 @@ macro_rules! questions {
             "slowest_requests" => SlowestRequestsQuery, slowest_requests::slowest_requests, SlowestRequests;
             "counters" with "name" => CounterSamplesQuery, counters::counter, CounterSamples,
                 less "precision" "ask for a coarser precision",
-                points |of: &CounterSamples| of.samples.len();
+                points |counter: &CounterSamples| counter.samples.len();
             "counters" => CountersQuery, counters::counters, Counters,
                 less "limit" "ask for fewer rows with limit and offset, or for a coarser precision",
-                points |of: &Counters| {
-                    let series = of.counters.iter().flat_map(|row| &row.series);
+                points |counters: &Counters| {
+                    let series = counters.counters.iter().flat_map(|row| &row.series);
                     series.map(Vec::len).sum()
                 };
             #[cfg(feature = "rankings")]
@@ -88,10 +88,10 @@ macro_rules! questions {
             "rows" => RowsQuery, rows::rows, Rows;
             "series" => SeriesQuery, series::series, Series,
                 less "precision" "ask for a coarser precision, or a shorter window (from and to)",
-                points |of: &Series| of.points.len();
+                points |series: &Series| series.points.len();
             "heat_map" => HeatMapQuery, heat_map::heat_map, HeatMap,
                 less "precision" "ask for a coarser precision, or a shorter window (from and to)",
-                points |of: &HeatMap| of.slices.iter().map(|slice| slice.cells.len()).sum();
+                points |heat_map: &HeatMap| heat_map.slices.iter().map(|slice| slice.cells.len()).sum();
         }
     };
 }
@@ -149,8 +149,8 @@ fn or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     if text == all {
         return Ok(None);
     }
-    let one = T::deserialize(text.into_deserializer()).map(Some);
-    one.map_err(|error: D::Error| D::Error::custom(format!("{error}, or `{all}`")))
+    let value = T::deserialize(text.into_deserializer()).map(Some);
+    value.map_err(|error: D::Error| D::Error::custom(format!("{error}, or `{all}`")))
 }
 
 pub(super) fn or_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(

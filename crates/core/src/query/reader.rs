@@ -116,7 +116,7 @@ impl Reader {
                 },
             };
             answered.inspect_err(|error| {
-                // Health has other fields to say that the store does not answer at all.
+                // If the store does not answer, other fields of health show this.
                 if let QueryError::Store(cause) = error
                     && !cause.kind().is_without_answer()
                 {

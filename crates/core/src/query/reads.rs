@@ -37,8 +37,8 @@ pub(super) struct Reads {
     flights: Mutex<HashMap<Key, Flight>>,
 }
 
-/// A read with its last answer. The task that holds `mutex` asks the store. The other tasks wait for it and reuse the
-/// answer.
+/// A read with its last answer. The task that holds `mutex` asks the store. Other tasks wait for the mutex, and reuse
+/// the answer.
 #[derive(Default)]
 struct Flight {
     mutex: Arc<AsyncMutex<()>>,
@@ -53,7 +53,7 @@ struct Answered {
 
 impl Answered {
     /// Whether the answer may be reused up to this age. An error is reused for at most a second. An answer from before
-    /// a jump of the wall clock is not reused, because the clock may be in another hour.
+    /// a jump of the wall clock is not reused, because the new time may be in another hour.
     fn is_fresh(&self, clock: &Clock, age: Duration) -> bool {
         let age = if self.answer.is_ok() { age } else { FRESH };
         let wall = clock.now_seconds().saturating_sub(self.wall);
@@ -113,7 +113,7 @@ impl Reads {
         beside: fn(&T) -> usize,
         read: impl Future<Output = Result<Vec<T>, E>> + Send + 'a,
     ) -> impl Future<Output = Result<Arc<Vec<T>>, QueryError>> + 'a {
-        self.get(key, move |of: &Vec<T>| bytes_of(of, beside), read)
+        self.get(key, move |list: &Vec<T>| bytes_of(list, beside), read)
     }
 
     // The future is compiled once for the answers of all types.
@@ -193,7 +193,7 @@ impl Reads {
         }
     }
 
-    /// Forgets the last answer. Waits for a read in progress, and forgets its answer too.
+    /// Forgets the last answer. Waits until a read in progress has ended, and forgets the new answer.
     pub(super) async fn forget(&self, key: Key) {
         let mutex = self.mutex_of(&key);
         let _guard = mutex.lock().await;
@@ -215,7 +215,7 @@ impl Reads {
     }
 }
 
-/// Approximate bytes of a list: for each item its own size, its strings, and the bytes that `beside` computes.
+/// Approximate bytes of a list. An item has its own size, its strings, and the bytes that `beside` computes.
 pub(super) fn bytes_of<T>(answer: &[T], beside: fn(&T) -> usize) -> usize {
     let texts = answer.len() * (size_of::<T>() + PER_TEXT);
     texts + answer.iter().map(beside).sum::<usize>()

@@ -17,7 +17,7 @@ use crate::targets::Targets;
 #[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
 
-/// The data of all answers. Reads the store on behalf of all requests.
+/// The data of all answers: the store, its cached reads, and the state of this process.
 pub struct Source {
     /// The store.
     pub store: Arc<dyn Store>,
@@ -29,7 +29,7 @@ pub struct Source {
     pub notices: Notices,
     /// The state of this instance; `None` if this process is not an instance.
     pub process: Option<Arc<dyn Process>>,
-    /// The measured error of the clock; `None` in an instance, which has its own measurement.
+    /// The measured error of the clock; `None` in an instance, which measures the error itself.
     pub(super) skew: Option<Skew>,
     pub(super) reads: Reads,
     /// The book, and the time at which its last page was read.
@@ -62,8 +62,8 @@ pub trait Process: Send + Sync {
 
 impl Source {
     /// The data of a store. `query_bytes` bounds the caches. A process that is not an instance passes a clock of
-    /// [`skew::following`](crate::skew::following). The reader checks this clock, and sets it to the store's time if it
-    /// is wrong.
+    /// [`skew::following`](crate::skew::following). The reader compares the clock with the store's time, and corrects a
+    /// wrong clock.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,

@@ -19,7 +19,7 @@ pub struct Span {
     pub recorded: RecordedTime,
     /// The moment up to which all samples can be read.
     pub as_of: i64,
-    /// The end of the time that counts as recorded: `now` if it is only slightly later than `as_of`, or otherwise
+    /// The end of the time that counts as recorded: `now` if `now` is only slightly later than `as_of`, or otherwise
     /// `as_of`.
     pub recorded_until: i64,
     /// The tiers of the records.
@@ -48,7 +48,7 @@ pub struct Covered {
     pub missing: u64,
 }
 
-/// A window is compared with another only if more than this share of it was recorded.
+/// A window is compared with another window only if more than this share of each was recorded.
 const MOSTLY: f64 = 0.5;
 
 impl Covered {
@@ -81,8 +81,8 @@ impl Covered {
         source: &Source,
         span: &Span,
     ) -> Result<Self, QueryError> {
-        // Missing requests are in the records, but the slices of the answer may be slices of counters. So slices of
-        // records are chosen.
+        // Missing requests are in the records, but the answer may have slices of counters. So this function chooses
+        // slices of records.
         let slices = Window::of(self.from, self.to).slices(span.tiers, span.now);
         let all = source.sums(&ContextId::all(), slices).await?;
         let missing = all.measures.get(Measure::Missing);

@@ -99,7 +99,7 @@ impl Source {
     /// Counters, in the order of the query.
     pub async fn counters(&self, query: &CounterQuery) -> Shared<Vec<CounterSeries>> {
         let read = async { self.store.query().counters(query).await };
-        let bytes = |one: &CounterSeries| size_of_val(&*one.slices);
+        let bytes = |counter: &CounterSeries| size_of_val(&*counter.slices);
         let key = Key::Counters(query.clone());
         self.reads.list(key, bytes, read).await
     }
@@ -111,7 +111,7 @@ impl Source {
         self.reads.list(key, |_| 0, read).await
     }
 
-    /// The records of a context in slices of `width` seconds, combined from those of a tier, oldest first.
+    /// The records of a context in slices of `width` seconds, combined from records of a tier, oldest first.
     pub async fn records(
         &self,
         context: &ContextId,
@@ -211,7 +211,7 @@ impl Source {
     pub async fn path_targets(&self, window: Window) -> Shared<TargetSums> {
         let span = self.recorded_span().await?;
         let read = self.windows.targets(window, span);
-        let bytes = |of: &TargetSums| size_of_val(&*of.counts);
+        let bytes = |sums: &TargetSums| size_of_val(&*sums.counts);
         self.reads.get(Key::PathTargets(window), bytes, read).await
     }
 
@@ -242,7 +242,7 @@ impl Source {
             let other = (timer_sums::other(), timer_sums::OTHER.into());
             Ok::<Names, StoreError>(names.chain([other]).collect())
         };
-        let bytes = |of: &Names| of.len() * reads::PER_TEXT;
+        let bytes = |names: &Names| names.len() * reads::PER_TEXT;
         self.reads.get(Key::Names, bytes, read).await
     }
 
@@ -275,7 +275,7 @@ impl Source {
     #[cfg(feature = "row-cache")]
     pub async fn rows(&self, list: &ListRows, query: RowsQuery) -> Shared<RowList> {
         let read = async { list(query.clone()).await };
-        let bytes = |of: &RowList| reads::bytes_of(&of.rows, |_| 0);
+        let bytes = |list: &RowList| reads::bytes_of(&list.rows, |_| 0);
         self.reads.get(Key::Rows(query.clone()), bytes, read).await
     }
 
@@ -299,8 +299,8 @@ impl Source {
             Ok::<_, StoreError>(page.map(Arc::new))
         };
         let key = Key::Ranking(name.to_owned(), offset, limit);
-        let bytes = |of: &Option<Arc<RankingPage>>| {
-            of.iter().map(|of| reads::bytes_of(&of.top, |_| 0)).sum()
+        let bytes = |page: &Option<Arc<RankingPage>>| {
+            page.iter().map(|p| reads::bytes_of(&p.top, |_| 0)).sum()
         };
         Ok(Option::clone(&*self.reads.get(key, bytes, read).await?))
     }
@@ -316,7 +316,7 @@ impl Source {
         let query = SlowRequestQuery { contexts, hour };
         let read = async { self.store.query().slow_requests(&query).await };
         let key = Key::SlowRequests(query.clone());
-        let bytes = |of: &SlowRequests| of.bytes() + of.len() * reads::PER_TEXT;
+        let bytes = |requests: &SlowRequests| requests.bytes() + requests.len() * reads::PER_TEXT;
         self.reads.list(key, bytes, read).await
     }
 
@@ -357,8 +357,8 @@ impl Source {
         let read = async {
             let now = self.now();
             let sent = self.clock.wall_nanos();
-            // This is read before the store is asked, because the store's answer may include samples that are sent in
-            // the meantime.
+            // `unsent` is read before the store is asked, because the store's answer may include samples that are sent
+            // in the meantime.
             let unsent = self.process.as_ref().and_then(|process| process.unsent());
             let (mut store, tiers) = tokio::try_join!(
                 async { Ok(self.store.upkeep().status(now).await?) },
@@ -385,7 +385,8 @@ impl Source {
         self.reads.get(Key::Status, |_| 0, read).await
     }
 
-    /// The changes. Acknowledgements are read each time, and the rest only after a new judgement, once a minute.
+    /// The changes. Each read gets the acknowledgements; the changes are read again only after a new judgement, once a
+    /// minute.
     pub async fn changes(&self) -> Shared<ChangeLog> {
         let read = async {
             let last = lock(&self.last_log).clone();
@@ -425,8 +426,8 @@ impl Source {
         self.reads.get(key, Versions::bytes, read).await
     }
 
-    /// The instances compared with each other in some minutes, on a context or on all reported contexts, and one
-    /// `instance` in detail.
+    /// The instances, compared with each other in some minutes, on a context or on all reported contexts. `instance` is
+    /// compared in detail.
     pub(super) async fn instances(
         &self,
         slices: WindowSlices,
@@ -436,11 +437,11 @@ impl Source {
         let created = self.recorded_span().await?.generation;
         let minutes = slices.from..slices.to;
         let key = Key::Instances(minutes.clone(), context, instance.map(Arc::from));
-        let of = &self.instance_minutes;
-        let read = of.compare(minutes, context, instance, created);
-        let bytes = |of: &Comparison| {
-            let instances = reads::bytes_of(&of.instances, |(_, of)| of.sums.bytes());
-            instances + reads::bytes_of(&of.machines, |_| 0) + of.beside.bytes()
+        let instance_minutes = &self.instance_minutes;
+        let read = instance_minutes.compare(minutes, context, instance, created);
+        let bytes = |comparison: &Comparison| {
+            let instances = reads::bytes_of(&comparison.instances, |(_, sums)| sums.sums.bytes());
+            instances + reads::bytes_of(&comparison.machines, |_| 0) + comparison.beside.bytes()
         };
         self.reads.get(key, bytes, read).await
     }

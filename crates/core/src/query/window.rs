@@ -25,7 +25,7 @@ const LENGTHS: [i64; 8] = [
 const LAG: i64 = 15;
 
 /// The end of the time that counts as recorded at `now`, if all samples until `as_of` can be read. A lag of at most
-/// [`LAG`] counts as recorded too. With `uncertain`, no lag does, because it may last.
+/// [`LAG`] counts as recorded too. With `uncertain`, no lag counts as recorded, because the lag may last.
 pub(super) fn recorded_until(as_of: i64, now: i64, uncertain: bool) -> i64 {
     let is_recent = !uncertain && as_of.saturating_add(LAG) >= now;
     if is_recent { now } else { as_of.min(now) }
@@ -159,7 +159,7 @@ impl Window {
     pub(super) fn slices(self, tiers: Tiers, now: i64) -> WindowSlices {
         let bounds = self.bounds(now);
         if self.is_hour() {
-            // Half hours: few slices with fine histograms.
+            // Half hours, because few slices with fine histograms suffice.
             return WindowSlices::around(&bounds, TIERS[1].seconds, TIERS[1], i64::MIN);
         }
         let of_tier =
@@ -177,7 +177,7 @@ impl Window {
         retained.unwrap_or_else(|| of_tier(TIERS[0]))
     }
 
-    /// The slices that cover the window, and those that cover the window before it, which may be none.
+    /// The slices that cover the window, and the slices, possibly none, that cover the window before it.
     pub(super) fn parts(self, tiers: Tiers, now: i64) -> [WindowSlices; 2] {
         let slices = self.slices(tiers, now);
         let before = match self.0 {
@@ -243,11 +243,11 @@ pub(super) struct WindowSlices {
 
 impl WindowSlices {
     /// The slices of `length` seconds that cover the time between the bounds: at least one slice, made of slices of
-    /// `tier`. The store keeps the tier since the time `since`.
+    /// `tier`. The store keeps the tier since `since`, in Unix seconds.
     pub(super) fn around(bounds: &Range<i64>, length: u32, tier: Precision, since: i64) -> Self {
-        let (of, length) = (Precision::new(length, 1), i64::from(length));
-        let from = of.slice(bounds.start);
-        let last = of.slice(bounds.end.saturating_sub(1)).max(from);
+        let (precision, length) = (Precision::new(length, 1), i64::from(length));
+        let from = precision.slice(bounds.start);
+        let last = precision.slice(bounds.end.saturating_sub(1)).max(from);
         Self {
             tier,
             from,

@@ -2,8 +2,8 @@
 //! and the timers within the request find the request.
 //!
 //! Marking the thread costs two exchanges of one number per poll. The first timer of a request creates a [`Scope`],
-//! which the thread holds until the poll ends. The guard of the request then takes the scope, and gives it back at the
-//! next poll.
+//! which the thread holds until the poll ends. The guard of the request then takes the scope from the thread, and gives
+//! it back at the next poll.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -20,8 +20,9 @@ thread_local! {
     static SCOPES: RefCell<Vec<ActiveScope>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The bit of the mark which says that an outer layer must take a scope, or a context from an inner layer, off this
-/// thread. An inner layer, a timer or a [`Within`](super::Within) sets the bit. Ids of recorders do not use it.
+/// The bit of the mark that an outer layer checks: if set, the layer must take a scope, or a context from an inner
+/// layer, off this thread. An inner layer, a timer or a [`Within`](super::Within) sets the bit. The id of a recorder
+/// has 31 bits, so it never sets this bit.
 pub const UNSETTLED: u64 = 1 << 63;
 
 /// A scope that timers of its recorder find.
@@ -33,8 +34,8 @@ struct ActiveScope {
     scope: Arc<Scope>,
 }
 
-/// Marks this thread as working on a request of a recorder. Returns the previous mark, for [`leave`]. The id 0 leaves
-/// the mark as it is.
+/// Marks this thread as working on a request of a recorder. Returns the previous mark, for [`leave`]. The id 0 does not
+/// change the mark.
 #[inline(always)]
 pub fn enter(id: u32) -> u64 {
     let id = u64::from(id);
@@ -124,7 +125,7 @@ pub fn scope(recording: &RecordingState) -> Option<Arc<Scope>> {
     };
     let innermost = |scopes: &RefCell<Vec<ActiveScope>>| {
         let scopes = scopes.borrow();
-        let mut of_recorder = scopes.iter().rev().filter(|one| one.recorder == id);
+        let mut of_recorder = scopes.iter().rev().filter(|scope| scope.recorder == id);
         let last = of_recorder.next().filter(|last| is_entered(last.mark));
         last.map(|last| last.scope.clone())
     };
@@ -148,12 +149,12 @@ fn push(recorder: u32, mark: Option<u64>, scope: Arc<Scope>) {
     mark_unsettled();
 }
 
-/// Removes the innermost scope for which `is_it` returns true.
-fn remove(is_it: impl Fn(&ActiveScope) -> bool) -> Option<Arc<Scope>> {
+/// Removes the innermost scope that `matches`.
+fn remove(matches: impl Fn(&ActiveScope) -> bool) -> Option<Arc<Scope>> {
     let innermost = |scopes: &RefCell<Vec<ActiveScope>>| {
         let mut scopes = scopes.borrow_mut();
-        let at = scopes.iter().rposition(is_it)?;
-        Some(scopes.remove(at).scope)
+        let index = scopes.iter().rposition(matches)?;
+        Some(scopes.remove(index).scope)
     };
     SCOPES.try_with(innermost).ok().flatten()
 }

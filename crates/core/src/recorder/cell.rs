@@ -28,11 +28,11 @@ pub(super) struct Sample(
 /// The code of a sample without a response.
 pub(super) const NO_CODE: u16 = 0;
 
-/// The code of most successes. A success without a response has it too.
+/// The code of most successes. A success without a response counts as a response with this code.
 const OK: u16 = 200;
 
-/// The numbers that a sample adds to measures. A cell calls `add_to` only where it needs the numbers. With an array of
-/// all numbers, each request would write to the stack for code paths that are rarely taken.
+/// The numbers that a sample adds to measures. A cell calls `add_to` only where it needs the numbers. An array of all
+/// numbers would be written to the stack for each request, although few requests need it.
 pub(super) trait Measured: Copy {
     /// Calls `add` with each number. `nanos` is the duration of the sample.
     fn add_to(self, nanos: u64, add: impl FnMut(Measure, u64));
@@ -116,7 +116,8 @@ pub(super) struct Cell {
     failures: OnceLock<Box<Buckets>>,
     /// The censored samples in `buckets`: those that were cut off. Created with the first censored sample.
     censored: OnceLock<Box<Buckets>>,
-    /// Created with the first response that is no success with the code [`OK`]. The lock is always free.
+    /// Created with the first response that is not a success with the code [`OK`]. No thread waits for the lock,
+    /// because only the thread that took the shard uses it.
     codes: OnceLock<Box<Mutex<CodeCounts>>>,
 }
 
@@ -126,7 +127,7 @@ pub(super) struct Scratch {
     outcomes: OutcomeCounts,
     codes: CodeCounts,
     measures: Measures,
-    /// Outside the range of `times`, this array and those below hold leftovers of earlier copies.
+    /// Outside the range of `times`, `buckets`, `failures` and `censored` hold leftovers of earlier copies.
     buckets: [u32; BUCKETS_PER_CELL],
     /// The failures in the buckets; valid only if `has_failures`.
     failures: [u32; BUCKETS_PER_CELL],
@@ -190,8 +191,8 @@ impl Cell {
             }
         });
         self.buckets.add(nanos);
-        // One comparison finds the samples that are always successes: the first outcomes, without an error. Another one
-        // finds the responses whose code is to be counted.
+        // One comparison finds the samples that are always successes: the first outcomes, without an error. A second
+        // comparison finds the responses whose code `codes` counts.
         if (outcome as u8).wrapping_add(u8::from(error) * FIRST_UNSUCCESSFUL) >= FIRST_UNSUCCESSFUL
             || !matches!(code, OK | NO_CODE)
         {
@@ -200,7 +201,7 @@ impl Cell {
     }
 
     /// Adds a sample to the counts by code, to the sum of errors, and to the buckets of the failures or of the censored
-    /// samples. All other sums have the sample already.
+    /// samples. The caller has added the sample to all other sums.
     #[cold]
     fn record_unusual(&self, Sample(nanos, outcome, error, code): Sample) {
         // The body of a response with the code 200 may fail.

@@ -21,7 +21,7 @@ pub fn check_counter(field: &'static str, name: &str) -> Result<(), BuildError> 
 #[derive(Debug)]
 pub(super) struct Striped {
     stripes: Box<[Stripe]>,
-    /// The sum of all values that were taken.
+    /// The sum of all values that `take` has returned.
     taken: AtomicI64,
 }
 
@@ -68,8 +68,8 @@ impl Striped {
 /// Number of threads that have a slot of their own in a [`Gauge`].
 const OWNED: usize = 64;
 
-/// A number that every request raises and lowers. The first threads each have a slot of their own, which no
-/// other thread writes: adding to it takes no atomic read-modify-write. All other threads share one slot.
+/// A number that every request raises and lowers. Each of the first threads has its own slot. No other thread writes to
+/// this slot, so an addition needs no atomic read-modify-write. All other threads share one slot.
 #[derive(Debug)]
 pub(super) struct Gauge {
     owned: [Stripe; OWNED],
@@ -89,7 +89,7 @@ impl Gauge {
     /// `thread` is the number of the current thread.
     #[inline]
     pub(super) fn add(&self, thread: usize, n: i64) {
-        // Each thread that is being torn down has the number 0.
+        // A thread that is ending has the number 0.
         match self.owned.get(thread.wrapping_sub(1)) {
             Some(mine) => {
                 let value = mine.0.load(Ordering::Relaxed);
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_thread_overwrites_what_another_one_adds() {
+    fn no_thread_overwrites_an_addition_of_another_thread() {
         let (striped, gauge) = (Striped::new(2), Gauge::default());
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! The details of a request, which are recorded if it is slow or fails.
+//! The details of a request. They are recorded if the request is slow or fails.
 
 use super::scope::RequestTimers;
 use tower_pulse_model::failure::Failure;

@@ -1,4 +1,4 @@
-//! Dirty bits, which say which contexts have something to drain.
+//! Dirty bits. A set bit means that a context has something to drain.
 //!
 //! A service may have thousands of contexts, but few are busy at any moment. A drain visits only the contexts whose
 //! dirty bit was set since the last drain. The thread that fills an empty part of a context sets the context's dirty
@@ -44,7 +44,7 @@ impl DirtyBits {
     /// Unsets the dirty bits that are set, and calls `visit` with their places.
     pub(super) fn take(&self, mut visit: impl FnMut(usize)) {
         for (word, at) in self.0.iter().zip((0..).step_by(BITS)) {
-            // Most words are 0, and reading a word costs less than exchanging it. A dirty bit that is missed here was
+            // Most words are 0, and reading a word costs less than exchanging it. A dirty bit that this load misses was
             // set after the drain began.
             if word.load(Ordering::Relaxed) == 0 {
                 continue;

@@ -45,9 +45,9 @@ pub struct Drain {
 
 pub(super) struct State {
     pending: Batch,
-    /// The second of the oldest sample that was taken and may not be in the store yet.
+    /// The second of the oldest sample that the flush has taken and that may not be in the store yet.
     taken_since: Option<i64>,
-    /// The number of marks that were taken and may not be in the store yet.
+    /// The number of marks that the flush has taken and that may not be in the store yet.
     taken_marks: usize,
     flush: FlushCounters,
     totals: HashMap<ContextId, Totals>,
@@ -70,7 +70,7 @@ pub(super) struct Entries {
 }
 
 impl Drain {
-    /// A drain that has drained nothing yet.
+    /// A drain with an empty pending batch.
     pub fn new(precisions: Precisions, now: i64, app_version: Option<Arc<str>>) -> Self {
         Self {
             state: Mutex::new(State {
@@ -109,7 +109,7 @@ impl Drain {
         lock(&self.state).reports.machines.push((minute, machine));
     }
 
-    /// Takes the pending batch. [`unsent_since`](Self::unsent_since) remembers it until
+    /// Takes the pending batch. [`unsent_since`](Self::unsent_since) includes its samples until
     /// [`all_sent`](Self::all_sent).
     pub fn take(&self) -> Batch {
         lock(&self.state).take()
@@ -120,7 +120,7 @@ impl Drain {
         is_crowded(&lock(&self.state).pending)
     }
 
-    /// Notes that everything that was taken is in the store or lost.
+    /// Notes that all taken samples are in the store or lost.
     pub fn all_sent(&self) {
         let mut state = lock(&self.state);
         (state.taken_since, state.taken_marks) = (None, 0);
@@ -242,8 +242,8 @@ impl Recorder {
                     state.slow.add(&mut state.pending, context, listed);
                 }
             }
-            // Timers and kinds are drained before requests. A request is recorded before its timers and its kind, so no
-            // drained one lacks its request.
+            // Timers and kinds are drained before requests. A request is recorded before its timers and its kind, so
+            // each drained timer or kind has its request in this drain or an earlier one.
             let timers = entry.timers.drain();
             let kinds = std::mem::take(&mut *lock(&entry.kinds));
             let aggregate = entry.cells.drain(&mut state.scratch);
@@ -251,7 +251,8 @@ impl Recorder {
             let mut aggregate = aggregate.unwrap_or_default();
             aggregate.kinds = kinds;
             if entry.kind == Kind::Http && !entry.unmatched {
-                // After the samples: each request begins before it ends.
+                // The begun requests are taken after the samples. A request begins before it ends, so each ended
+                // request counts as begun.
                 let begun = entry.cells.take_begun();
                 let flow = &mut state.flows[entry.cells.place()];
                 flow.add(begun, &aggregate.times, now.div_euclid(SECOND));
@@ -264,7 +265,7 @@ impl Recorder {
                 continue;
             }
             if entry.kind == Kind::Http {
-                // The timers are left out, because they say nothing about all contexts together.
+                // Left out are the timers, which are of interest only per context.
                 all.merge(&aggregate);
                 state.reports.add(entry.id, &aggregate);
             }
@@ -312,8 +313,8 @@ impl Recorder {
         }
     }
 
-    /// The contexts to drain: those in which something happened since the last drain, or all of them. The dirty bits of
-    /// all contexts are taken before the first context is drained.
+    /// The contexts to drain: those in which something happened since the last drain, or all contexts if `all`. The
+    /// dirty bits of all contexts are taken before the first context is drained.
     fn due<'a>(&'a self, entries: &'a Entries, all: bool) -> Vec<&'a ContextHandle> {
         let mut due: Vec<&ContextHandle> = Vec::new();
         let registries = [(&self.http, &entries.http), (&self.timers, &entries.timers)];

@@ -45,8 +45,8 @@ impl Exemplars {
         self.error.as_deref()
     }
 
-    /// Makes a request the exemplar of its bucket if it is the newest there, and of the errors if it is the newest
-    /// error.
+    /// Makes a request the exemplar of its bucket if it is the newest request in the bucket, and of the errors if it is
+    /// the newest error.
     pub fn add(&mut self, exemplar: &Exemplar, is_error: bool) {
         // The bucket of the exact duration, because readers compare the duration with the bounds.
         let seconds = exemplar.seconds();
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(newest(0..=0), Some("at the bound"));
         assert_eq!(newest(place(0.075)..=place(0.075)), Some("new"));
         assert_eq!(newest(place(0.1)..=place(0.1)), Some("next"));
-        // A scraper's bucket from 50 to 100 ms covers both buckets, and has the newer of their exemplars.
+        // A scraper's bucket from 50 to 100 ms covers two buckets, and has the newer of their exemplars.
         assert_eq!(newest(place(0.075)..=place(0.1)), Some("next"));
         assert_eq!(newest(PLACES - 1..=PLACES - 1), Some("beyond"));
         assert_eq!(newest(1..=place(0.05)), None);

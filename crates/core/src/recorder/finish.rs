@@ -1,4 +1,4 @@
-//! The end of a sample: it is added to the cells of its context, and a request that is slow or has failed is listed.
+//! The end of a sample: adds the sample to the cells of its context, and lists a request that is slow or has failed.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl ContextHandle {
         self.cells.begin(thread);
     }
 
-    /// Counts a request that began and is not recorded here.
+    /// Counts a request that began in this context and is recorded in another context, or not at all.
     pub fn abandon(&self) {
         self.cells.abandon();
     }
@@ -130,8 +130,8 @@ impl ContextHandle {
         self.cells.touch();
     }
 
-    /// Records a request that is slow or has failed, and lists it. Without being slow, it is listed only if there is
-    /// room.
+    /// Records a request that is slow or has failed, and lists it. A failed request that is not slow is listed only if
+    /// there is room.
     #[cold]
     #[inline(never)]
     fn record_listed(

@@ -1,7 +1,7 @@
 //! The requests in flight of each path, and the paths that hang.
 //!
-//! A request counts as begun in the cells of its context, and as ended by its sample. A drain, which visits only
-//! contexts in which something happened, adds both up.
+//! A request counts as begun in the cells of its context, and as ended by its sample. A drain adds both to the
+//! context's [`Flow`].
 
 use super::Recorder;
 use crate::task::lock;
@@ -15,13 +15,13 @@ const HANGS_AFTER: u64 = 60;
 /// A path hangs only after this many times its longest request: some paths always take minutes.
 const TIMES_THE_LONGEST: u64 = 2;
 
-/// The requests of a context at the last drain.
+/// The requests in flight of a context at the last drain.
 #[derive(Clone, Default)]
 pub(super) struct Flow {
     in_flight: i64,
     /// Since when requests have been in flight and none has ended, in Unix seconds.
     since: i64,
-    /// The longest request, in nanoseconds.
+    /// The longest request that has ended, in nanoseconds.
     longest: u64,
 }
 
@@ -37,8 +37,8 @@ impl Flow {
 }
 
 impl Recorder {
-    /// The paths with requests in flight at `now`, in Unix seconds, as far as they are drained: those that hang first,
-    /// then those with the most requests.
+    /// The paths with requests in flight at `now`, in Unix seconds, according to the last drain: paths that hang first,
+    /// then the paths with the most requests.
     pub fn paths_in_flight(&self, now: i64) -> Vec<PathInFlight> {
         let state = lock(&self.drain.state);
         let flows = state.entries.http.iter().zip(&state.flows);
@@ -103,7 +103,7 @@ mod tests {
             recorder.clock.set_wall(NOW + second);
             recorder.drain();
             let paths = recorder.paths_in_flight(NOW + second).into_iter();
-            let paths = paths.map(|of| (of.path, of.in_flight, of.seconds, of.hangs));
+            let paths = paths.map(|path| (path.path, path.in_flight, path.seconds, path.hangs));
             paths.collect::<Vec<_>>()
         };
         let hanging = begin(0, 1);

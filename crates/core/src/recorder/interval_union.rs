@@ -1,6 +1,6 @@
 //! The time during which at least one of several intervals was in progress.
 
-/// The maximum number of intervals that are kept separate, because a later interval may join them.
+/// The maximum number of disjoint intervals. They are kept, because a later interval may join them.
 const MAX_OPEN: usize = 64;
 
 /// The union of intervals that are added in the order of their ends. All times are nanoseconds since one moment.
@@ -29,8 +29,8 @@ impl IntervalUnion {
         }
         let (start, end) = self.open.remove(0);
         if oldest.is_some_and(|oldest| oldest < end) {
-            // The gap between the two oldest intervals counts as covered: a timer that began before the gap still runs
-            // and covers it, unless the timer is discarded.
+            // Joins the two oldest intervals. The gap between them counts as covered: a timer that began before the gap
+            // still runs. Its interval covers the gap, unless the timer is discarded.
             self.open[0].0 = start;
         } else {
             self.settled += end - start;
@@ -79,12 +79,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_number_of_moments_in_any_interval(mut intervals in vec((0..100u64, 0..40u64, any::<bool>()), 0..40)) {
+        fn the_total_counts_each_moment_once(mut intervals in vec((0..100u64, 0..40u64, any::<bool>()), 0..40)) {
             intervals.iter_mut().for_each(|interval| interval.1 += interval.0);
             intervals.sort_unstable_by_key(|(start, end, _)| (*end, *start));
             let (mut covered, mut moments) = (IntervalUnion::default(), [false; 140]);
             for (at, (start, end, is_added)) in intervals.iter().enumerate() {
-                // The other intervals are of timers that were discarded when they ended.
+                // The other intervals belong to timers that were discarded.
                 if *is_added {
                     let running = intervals[at + 1..].iter().map(|(start, ..)| *start);
                     covered.add(*start, *end, running.min());

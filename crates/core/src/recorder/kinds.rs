@@ -27,11 +27,11 @@ impl KindNames {
     /// The shared name of a kind; `None` if there are too many kinds. Allocates nothing for a known kind.
     fn get(&self, kind: &str) -> Option<Arc<str>> {
         let mut names = lock(&self.names);
-        let at = match names.binary_search_by(|name| (**name).cmp(kind)) {
-            Ok(at) => return Some(names[at].clone()),
-            Err(at) => at,
+        let index = match names.binary_search_by(|name| (**name).cmp(kind)) {
+            Ok(index) => return Some(names[index].clone()),
+            Err(index) => index,
         };
-        // The name of all further kinds is no kind.
+        // `OTHER` stands for all kinds beyond the maximum, so it is not a kind of its own.
         if kind == OTHER {
             return None;
         }
@@ -40,20 +40,20 @@ impl KindNames {
             self.warned.get_or_init(|| {
                 tracing::warn!(
                     %kind,
-                    "there are more than {MAX_NAMES} kinds of errors: this one and all further ones are counted \
+                    "there are more than {MAX_NAMES} kinds of errors: this kind and all further kinds are counted \
                      together as {OTHER}. Name a kind by what failed, and put ids and texts into the message"
                 );
             });
             return None;
         }
         let name: Arc<str> = kind.into();
-        names.insert(at, name.clone());
+        names.insert(index, name.clone());
         Some(name)
     }
 }
 
 impl ContextHandle {
-    /// Counts the kind of a failure. Its request is recorded already, so that no drained kind lacks its request.
+    /// Counts the kind of a failure. Called after the request is recorded, so that no drained kind lacks its request.
     pub fn count_failure(&self, failure: &Failure) {
         let kind = self.recording.kinds.get(failure.kind());
         let mut kinds = lock(&self.kinds);
@@ -105,7 +105,7 @@ mod tests {
         let names: Vec<_> = counted.iter().map(|(kind, _)| &**kind).collect();
         assert_eq!(names, ["0", "1", "10", "11", "12", "13", "14", "15"]);
         assert_eq!((counted.get("15"), counted.total()), (2, 10_001));
-        // Another context counts the names that the process has, but no further ones.
+        // Another context counts the names that the process has, but no further names.
         for kind in ["255", "256"] {
             fail("GET /b", kind.to_owned());
         }

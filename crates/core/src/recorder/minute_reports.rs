@@ -13,8 +13,8 @@ use tower_pulse_model::minute_report::{
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 
-/// Collects the minute reports of this instance if there is something to compare them with: other instances, or other
-/// versions of the application.
+/// Collects the minute reports of this instance. Reports are made only if the fleet has other instances, or the
+/// application has a version.
 pub(super) struct ReportCollector {
     /// The name of this instance.
     pub(super) instance: Arc<str>,
@@ -76,7 +76,7 @@ impl ReportCollector {
         }
     }
 
-    /// Reports the minute if it is over at `now`, in Unix seconds.
+    /// Reports the minute if the minute has ended at `now`, in Unix seconds.
     pub(super) fn end(&mut self, pending: &mut Batch, now: i64) {
         if REPORTED_MINUTES.slice(now) != self.minute {
             self.report(pending);

@@ -116,14 +116,14 @@ fn nanos_of(duration: Duration) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Unrecorded;
 
-/// A handle of a context of this process. All handles of a context share its cells. Aligned so that threads which count
-/// references to different handles never share a cache line.
+/// A handle of a context of this process. All handles of a context share its cells. Aligned so that the reference
+/// counts of two handles never share a cache line.
 #[derive(Clone)]
 #[repr(align(64))]
 pub struct ContextHandle {
     /// The name of the context.
     pub name: Arc<str>,
-    /// Whether it is a page or a timer.
+    /// Whether the context is a page or a timer.
     pub kind: Kind,
     unmatched: bool,
     /// Whether responses are inspected beyond their status, by the user's rule for errors, or because no route
@@ -149,7 +149,7 @@ pub struct Recorder {
     pub limits: Limits,
     /// The context of requests that match no route.
     pub unmatched: Arc<ContextHandle>,
-    /// The header that says how long a request has waited in front of this process, if such a header is read.
+    /// The header of the queue in front of this process, if that header is read.
     pub queue: Option<Queue>,
     shards: usize,
     http: Registry<ContextHandle>,
@@ -189,8 +189,8 @@ impl Recorder {
 
     /// Approximate bytes of the contexts, the counters and the pending batch.
     pub fn bytes(&self) -> usize {
-        let context = |of: &ContextHandle| size_of_val(of) + of.name.len() + of.cells.bytes();
-        let counter = |of: &CounterEntry| size_of_val(of) + of.name.len();
+        let context = |c: &ContextHandle| size_of_val(c) + c.name.len() + c.cells.bytes();
+        let counter = |c: &CounterEntry| size_of_val(c) + c.name.len();
         let contexts = self.http.sum(context) + self.timers.sum(context);
         contexts + self.counters.sum(counter) + self.drain.pending_bytes()
     }
@@ -337,7 +337,7 @@ impl ContextHandle {
         }
     }
 
-    /// A handle of the same context with a reference count of its own, so that threads do not contend for one count.
+    /// A handle of the same context with its own reference count, so that threads do not contend for a shared count.
     pub fn clone_unshared(&self) -> Arc<Self> {
         Arc::new(self.clone())
     }

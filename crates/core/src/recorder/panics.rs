@@ -15,7 +15,7 @@ thread_local! {
     static LAST: RefCell<Option<Failure>> = const { RefCell::new(None) };
 }
 
-/// Installs the hook, once per process. The hook that was there before runs after it.
+/// Installs the hook, once per process. The previously installed hook runs after this one.
 pub fn record_panics() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -45,20 +45,20 @@ fn note(info: &PanicHookInfo<'_>) {
 
 /// The kind of a panic at this place, such as `src/orders.rs:88`. A place that is too long loses its beginning.
 fn kind_of(place: &str) -> String {
-    const AT: &str = "panic at ";
+    const PREFIX: &str = "panic at ";
     const CUT: &str = "…";
-    let most = MAX_KIND - AT.len();
+    let most = MAX_KIND - PREFIX.len();
     if place.len() <= most {
-        return format!("{AT}{place}");
+        return format!("{PREFIX}{place}");
     }
     let mut ends = (place.len() + CUT.len() - most..).filter(|at| place.is_char_boundary(*at));
     // The end of the text is a boundary.
     let end = ends.next().map_or("", |at| &place[at..]);
-    format!("{AT}{CUT}{end}")
+    format!("{PREFIX}{CUT}{end}")
 }
 
-/// The last panic within the requests that this thread is working on. The guard of the outermost one takes it off the
-/// thread.
+/// The last panic within the requests that this thread is working on. The guard of the outermost request takes the
+/// panic off the thread.
 #[cold]
 pub fn last_panic(is_outermost: bool) -> Option<Failure> {
     let last = |last: &RefCell<Option<Failure>>| match is_outermost {

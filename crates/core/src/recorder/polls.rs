@@ -33,7 +33,7 @@ impl RequestPolls {
         }
     }
 
-    /// Whether an earlier poll has ended, or the request was dropped outside of a poll.
+    /// Whether any poll has ended, or the request was dropped outside of a poll.
     #[inline(always)]
     pub fn has_ended_one(&self) -> bool {
         self.ended > 0
@@ -59,7 +59,7 @@ impl RequestPolls {
     #[inline(always)]
     fn add(&mut self, end: Tick) {
         let ticks = self.since.ticks_until(end);
-        // The time overflows only after centuries, and the number of polls after billions.
+        // The time overflows only after centuries, the count only after billions of polls.
         self.time = self.time.wrapping_add(ticks);
         self.longest = self.longest.max(ticks);
         self.ended = self.ended.wrapping_add(1);

@@ -48,7 +48,8 @@ enum Wait {
 /// The numbers of requests with the header of the queue.
 #[derive(Debug, Default)]
 pub(super) struct QueueCounts {
-    /// Requests whose wait was recorded. Counted without contention, as all requests may have the header.
+    /// Requests whose wait was recorded. A [`Gauge`], because each request may have the header, and threads must not
+    /// contend for the count.
     timed: Gauge,
     negative: AtomicU64,
     too_long: AtomicU64,
@@ -121,7 +122,7 @@ impl QueueTime {
 
 impl QueueCounts {
     pub(super) fn stats(&self) -> QueueHealth {
-        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         QueueHealth {
             timed: self.timed.sum().max(0).unsigned_abs(),
             negative: count(&self.negative),
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_time() {
+    fn texts_that_are_not_times_are_refused() {
         let nonsense = "t= t=t=1700000000 T=1700000000 1700000000. .5 1.2.3 -1700000000 \
             +1700000000 1,700 1e9 0x10 now 1700000000s 99999999999999999999 9999999999999999999 \
             t=\u{661} 17000000000000000000000000000000000000000 \

@@ -80,7 +80,7 @@ impl Rankings {
             return Err(BuildError::new("ranking", value, allowed));
         }
         if rankings.len() >= MAX_RANKINGS {
-            let allowed = format!("a process may have {MAX_RANKINGS} rankings, and has them");
+            let allowed = format!("a process may have at most {MAX_RANKINGS} rankings");
             return Err(BuildError::new("ranking", format!("{name:?}"), allowed));
         }
         let name: Arc<str> = name.into();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_takes_earlier_additions_with_it_also_those_that_are_drained() {
+    fn a_removal_removes_earlier_additions_drained_or_not() {
         let (recorder, entry) = posts(9);
         entry.add("a", 5);
         recorder.drain();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_ids_wait_than_a_ranking_has_room_for() {
+    fn pending_ids_are_bounded_by_the_maximum_of_the_ranking() {
         let (recorder, entry) = posts(40);
         for n in 1..=1_000 {
             entry.add(&format!("{n:04}"), n);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_nothing_is_added_to_is_forgotten() {
+    fn an_id_without_additions_is_forgotten() {
         let (recorder, entry) = posts(9);
         entry.add("a", 1);
         for _ in 0..IDLE_DRAINS {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_after_the_end_is_counted_as_dropped() {
+    fn additions_after_the_shutdown_count_as_dropped() {
         let (recorder, entry) = posts(9);
         recorder.recording.close();
         (0..3).for_each(|_| entry.add("a", 5));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_one_configuration_and_a_process_few_rankings() {
+    fn a_ranking_has_one_configuration_and_a_process_at_most_a_hundred_rankings() {
         let (recorder, first) = posts(9);
         let again = recorder.ranking("posts", spec(9)).expect("it is the same");
         assert!(Arc::ptr_eq(&first, &again));

@@ -43,7 +43,7 @@ impl RecordingState {
     pub(super) fn new(clock: Clock, limits: &Limits) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         Self {
-            // 31 bits, because the mark of a thread uses the highest bit.
+            // At most 31 bits, because the mark of a thread uses the highest bit for another purpose.
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             started: clock.tick(),
             clock,
@@ -140,7 +140,7 @@ impl RecordingState {
             tracing::warn!(
                 %context,
                 max_contexts,
-                "there are more contexts than `max_contexts` allows: this one and all further ones are \
+                "there are more contexts than `max_contexts` allows: this context and all further contexts are \
                  counted together as <overflow>. Does a context function return raw paths, ids or \
                  anything else that clients choose? Let it return route templates or few fixed names; \
                  otherwise raise `Builder::max_contexts`"
@@ -155,7 +155,7 @@ impl RecordingState {
             tracing::warn!(
                 %counter,
                 max_counters,
-                "there are more counters than `max_counters` allows: this one and all further ones are \
+                "there are more counters than `max_counters` allows: this counter and all further counters are \
                  counted together as <overflow>. Name counters by what they count, not by an id; \
                  otherwise raise `Builder::max_counters`"
             );
@@ -181,7 +181,7 @@ impl RecordingState {
         self.details
     }
 
-    /// The numbers of requests with a header that says how long they have waited.
+    /// The numbers of requests with the header of the queue.
     pub fn queue_stats(&self) -> QueueHealth {
         self.queue_counts.stats()
     }

@@ -22,7 +22,7 @@ struct Entries<E> {
 }
 
 impl<E> Registry<E> {
-    /// `overflow` creates the entry for the names beyond the maximum, with its dirty bit.
+    /// `overflow` creates the overflow entry from its dirty bit.
     pub(super) fn new(max: usize, overflow: impl FnOnce(DirtyBit) -> E) -> Self {
         let dirty_bits = DirtyBits::new(max + 1);
         let overflow = Arc::new(overflow(dirty_bits.dirty_bit(0)));
@@ -79,8 +79,8 @@ impl<E> Registry<E> {
     }
 
     /// The sum of a number over all entries.
-    pub(super) fn sum(&self, of: impl Fn(&E) -> usize) -> usize {
-        self.read().by_place.iter().map(|entry| of(entry)).sum()
+    pub(super) fn sum(&self, number: impl Fn(&E) -> usize) -> usize {
+        self.read().by_place.iter().map(|entry| number(entry)).sum()
     }
 
     /// Adds the entries that `copy` lacks. Entries are never removed, and stay at their places.
@@ -105,7 +105,7 @@ mod tests {
     use crate::recorder::dirty_bits::visited;
 
     #[test]
-    fn an_entry_is_visited_where_it_was_copied_and_once_per_mark() {
+    fn an_entry_is_visited_once_after_its_bit_was_set() {
         let registry = Registry::new(9, |dirty_bit| dirty_bit);
         let visited = |copied| visited(|visit| registry.take_dirty(copied, visit));
         for name in ["a", "b", "c"] {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_judged_by_the_rule_and_an_outcome_by_itself() {
+    fn the_rule_for_errors_applies_to_a_status_but_not_to_an_outcome() {
         let status = |code| RequestOutcome::from(StatusCode::from_u16(code).expect("a status"));
         let by = |rule, ending: RequestOutcome| {
             let ended = ending.judge(rule);

@@ -14,7 +14,7 @@ pub struct ResponseHead<'a> {
     pub status: StatusCode,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// The extensions. A handler can mark its response with one.
+    /// The extensions. A handler can mark its response with an extension.
     pub extensions: &'a Extensions,
     /// Whether the request was a POST, as all requests of gRPC are.
     may_be_grpc: bool,

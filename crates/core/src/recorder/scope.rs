@@ -134,7 +134,7 @@ impl Started {
 }
 
 impl RequestTimers {
-    /// The time that the timers cover, and those that cover the most.
+    /// The time that all timers together cover, and the timers that cover the most time.
     pub(super) fn parts(&self) -> (u64, Vec<TimerPart>) {
         let timers = self.sums.iter().map(|(timer, sums)| TimerPart {
             timer: *timer,
@@ -271,7 +271,7 @@ mod tests {
 
     fn sums_of(timers: &RequestTimers, name: &str) -> [u64; 4] {
         let mut sums = timers.sums.iter();
-        let (_, sums) = sums.find(|(of, _)| *of == id(name)).expect("it ran");
+        let (_, sums) = sums.find(|(timer, _)| *timer == id(name)).expect("it ran");
         [sums.count, sums.requests, sums.sum, sums.covered]
     }
 
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn names_beyond_the_limit_share_a_place() {
+    fn timers_beyond_the_limit_count_as_other() {
         let mut state = State::default();
         for number in 0..MAX_LIVE as u64 + 30 {
             run(&mut state, &number.to_string(), (number, number + 1));

@@ -1,10 +1,10 @@
 //! Requests add their samples to shards: each context has one [cell](super::cell) per recording shard. A thread takes a
 //! shard for a dozen additions. No thread waits while any shard is free.
 //!
-//! A shard is taken by one atomic exchange and released by one store. A drain leaves the shard [`EMPTY`]. The exchange
-//! then fails for the first thread that adds a sample: the thread takes the shard as an empty one, and
-//! [marks](super::dirty_bits) the context for the next drain. All later threads find the shard [`FILLED`], and do no
-//! extra work. So a drain knows which contexts have samples, and skips the shards that have none.
+//! A shard is taken by one atomic exchange and released by one store. A drain leaves the shard [`EMPTY`]. The first
+//! thread that then adds a sample finds the shard [`EMPTY`], takes it, and sets the [dirty bit](super::dirty_bits) of
+//! the context for the next drain. All later threads find the shard [`FILLED`], and do no extra work. So a drain knows
+//! which contexts have samples, and skips empty shards.
 
 use std::cell::Cell as ThreadCell;
 use std::sync::atomic::{AtomicI64, AtomicUsize};
@@ -18,7 +18,7 @@ use tower_pulse_model::aggregate::Aggregate;
 /// Maximum number of shards, for any number of worker threads.
 pub(super) const MAX_SHARDS: usize = 8;
 
-/// Minimum number of shards: one stays free while the other is drained.
+/// Minimum number of shards: while one shard is drained, another is free.
 pub(super) const MIN_SHARDS: usize = 2;
 
 /// The shard is free, and its cell has samples. The context's dirty bit is set, or a drain has taken the bit and will
@@ -62,7 +62,7 @@ impl Shard {
         }
     }
 
-    /// Takes the shard if it is in the given state. Returns whether it did.
+    /// Takes the shard if it is in the given state. Returns whether the shard was taken.
     #[inline(always)]
     fn exchange(&self, state: u8) -> bool {
         self.state
@@ -78,7 +78,7 @@ impl Shard {
         self.exchange(FILLED).then(|| ShardGuard(self, FILLED))
     }
 
-    /// Takes the shard if it is free, and returns whether it was empty.
+    /// Takes the shard if it is free. Also returns whether the shard was empty.
     fn take_free(&self) -> Option<(ShardGuard<'_>, bool)> {
         let state = self.state.load(Ordering::Relaxed);
         let is_taken = state != TAKEN && self.exchange(state);
@@ -121,7 +121,7 @@ impl Cells {
         size_of_val(&*self.shards) + cells.map(|cell| cell.bytes()).sum::<usize>()
     }
 
-    /// Marks the context for the next drain.
+    /// Sets the dirty bit: the next drain visits the context.
     #[cold]
     pub(super) fn touch(&self) {
         self.dirty_bit.set();
@@ -132,7 +132,7 @@ impl Cells {
         self.dirty_bit.place
     }
 
-    /// Counts a request that begins. The first one after a drain marks the context.
+    /// Counts a request that begins. The first request after a drain sets the dirty bit.
     #[inline(always)]
     pub(super) fn begin(&self, thread: usize) {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
@@ -180,7 +180,7 @@ impl Cells {
         }
     }
 
-    /// Adds a sample if the shard of this thread is taken or empty.
+    /// Adds a sample when the shard of this thread is taken or empty, to a free shard.
     #[cold]
     fn record_elsewhere(&self, thread: usize, sample: Sample, measured: impl Measured) {
         let (guard, was_empty) = self.free_shard(thread);
@@ -233,7 +233,7 @@ pub fn thread_number() -> usize {
     thread_local! {
         static NUMBER: ThreadCell<usize> = const { ThreadCell::new(0) };
     }
-    // A thread that is being torn down has no thread-locals, and may use any shard.
+    // A thread that is ending has no thread-locals, and may use any shard.
     NUMBER
         .try_with(|number| match number.get() {
             0 => {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sample_after_a_drain_marks_the_context() {
+    fn the_first_sample_after_a_drain_sets_the_dirty_bit() {
         let dirty_bits = DirtyBits::new(3);
         let cells = Cells::new(4, dirty_bits.dirty_bit(2));
         let marked = || visited(|visit| dirty_bits.take(visit));

@@ -66,11 +66,11 @@ impl LongestDurations {
     }
 }
 
-/// The slow and the failed requests of a context since the last drain.
+/// The list of the slow and the failed requests of a context since the last drain.
 pub(super) struct SlowList {
     state: Mutex<State>,
     /// Whether there is room for failed requests. Read without the lock, so that failures in quick succession do not
-    /// wait for it. The value may be out of date, so it is checked again under the lock.
+    /// wait for it. The value may be out of date, so `add_failed` checks again under the lock.
     has_room_for_failed: AtomicBool,
 }
 
@@ -109,7 +109,7 @@ impl ListedRequests {
 /// The parameters of a drain of the lists.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SlowDrain {
-    /// Whether these requests belong to another hour than those of the last drain.
+    /// Whether these requests belong to another hour than the requests of the last drain.
     pub(super) begins_hour: bool,
     /// Whether the requests of the next drain belong to another hour than these requests.
     pub(super) ends_hour: bool,
@@ -131,9 +131,9 @@ impl SlowList {
         }
     }
 
-    /// Adds a request that reached the threshold. A full list drops its fastest request, and raises the threshold, so
-    /// that a burst of slow requests does not wait for the lock. If the dropped request failed, it is listed as a
-    /// failed request if there is room.
+    /// Adds a request that reached the threshold. A full list drops its fastest request. The list then raises the
+    /// threshold, so that requests of a burst do not wait for the lock. If the dropped request failed, it is listed as
+    /// a failed request if there is room.
     pub(super) fn add(&self, cells: &Cells, request: ListedRequest) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
@@ -182,7 +182,7 @@ impl SlowList {
     /// Moves the requests out, and sets the threshold for later requests.
     ///
     /// Since the last call, the threshold of all contexts may have risen above that of the cells. Slow requests below
-    /// the higher threshold are left out here.
+    /// the threshold of all contexts are left out.
     pub(super) fn drain(&self, cells: &Cells, drain: SlowDrain) -> ListedRequests {
         let mut state = lock(&self.state);
         let mut listed = std::mem::take(&mut state.listed);
@@ -297,14 +297,14 @@ mod tests {
     }
 
     #[test]
-    fn five_slower_requests_of_the_hour_keep_a_request_out() {
+    fn a_request_is_not_listed_if_five_requests_of_the_hour_are_slower() {
         let context = Context::new();
         for (nanos, threshold) in [(10, 0), (20, 0), (30, 0), (40, 0), (0, 1), (50, 11)] {
             context.serve([nanos]);
             context.drain(STAYS);
             assert_eq!(context.threshold(), Some(threshold), "after {nanos} ns");
         }
-        // If the threshold of all contexts together is lower, it applies.
+        // The lower threshold of all contexts together applies.
         context.drain(of_all(7));
         assert_eq!(context.threshold(), Some(7));
     }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_requests_that_are_not_slow_leave_the_threshold_as_it_is() {
+    fn failed_requests_that_are_not_slow_do_not_change_the_threshold() {
         let context = Context::new();
         context.serve(50..55);
         context.drain(STAYS);
@@ -342,12 +342,12 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_request_that_a_slower_one_drops_stays_listed_once() {
+    fn a_failed_request_that_is_dropped_as_slow_stays_listed_as_failed() {
         let context = Context::new();
         context.fail(0..3);
         context.serve(50..68);
-        // The list is full, and has dropped the request of 0 ns. It drops the success of 1 ns, then the failed requests of 1 and 2 ns.
-        // The request of 30 ns reached the threshold before the list was full.
+        // The list is full, and has dropped the request of 0 ns. It drops the success of 1 ns, then the failed requests
+        // of 1 and 2 ns. The request of 30 ns reached the threshold before the list was full.
         for (nanos, is_error) in [(1, false), (68, false), (69, false), (30, true)] {
             let request = request(nanos, is_error);
             context.list.add(&context.cells, request);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_requests_below_the_risen_threshold_are_left_out() {
+    fn a_drain_leaves_out_slow_requests_below_the_new_threshold() {
         let context = Context::new();
         context.serve(50..55);
         context.drain(of_all(7));

@@ -36,7 +36,7 @@ impl SlowRequestDrain {
         }
     }
 
-    /// Begins to drain the requests of `second` at the second `now`.
+    /// Begins to drain the requests of `second`. `now` is the current second.
     pub(super) fn begin(&mut self, second: i64, now: i64) {
         let hour = hour_of(second);
         let begins_hour = hour != self.hour;
@@ -48,18 +48,20 @@ impl SlowRequestDrain {
         self.drain = SlowDrain {
             begins_hour,
             ends_hour: hour != self.hour,
-            // This is the threshold after the last drain. Thresholds rise during the hour, so it is never too high.
+            // The threshold is from the end of the last drain. Thresholds only rise during an hour, so this one is
+            // never too high.
             threshold_of_all: self.longest.threshold(),
         };
     }
 
-    /// Whether all lists are to be drained, including those of contexts in which nothing happened: at the start of an
-    /// hour, all thresholds are reset to 0.
+    /// Whether all lists are to be drained, also of contexts in which nothing happened. At the start of an hour, the
+    /// drain resets all thresholds to 0.
     pub(super) fn concerns_all(&self) -> bool {
         self.drain.begins_hour || self.drain.ends_hour
     }
 
-    /// Adds requests to their context in the batch. Also collects those that are among the slowest of all contexts.
+    /// Adds requests to their context in the batch. Also collects the requests that are among the slowest of all
+    /// contexts.
     pub(super) fn add(&mut self, pending: &mut Batch, context: ContextId, listed: ListedRequests) {
         let mut slowest = SlowRequests::of(context.kind);
         for request in listed.slow {
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_begins_without_a_threshold_also_where_nothing_happens() {
+    fn a_new_hour_resets_the_threshold_of_an_idle_context() {
         let recorder = TestRecorder::new(9);
         let hour = hour_of(NOW);
         recorder.requests("GET /", 10..30);
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_are_slow_and_none_after_the_end() {
+    fn timers_and_requests_after_the_shutdown_are_not_listed() {
         let recorder = TestRecorder::new(1);
         let timer = recorder.entry(Kind::Timer, "job");
         timer.record_measured(Duration::from_secs(9), Outcome::Completed);

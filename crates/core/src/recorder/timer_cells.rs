@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_timers_with_the_most_time_keep_their_names() {
         let cells = TimerCells::new(2);
-        // More timers than are kept. The slow timers are among the first.
+        // Adds more timers than the cells keep. The slow timers are among the first.
         for number in 0..500 {
             let sum = if (10..26).contains(&number) { 1_000 } else { 1 };
             cells.add(0, sum, [(id(number), sums(sum))]);

@@ -33,7 +33,7 @@ static PLACE_OF: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
 /// Totals of a context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Totals {
-    /// Whether the context stands for HTTP requests, other code or the sum of all.
+    /// Whether the context stands for HTTP requests, for timed code, or for the sum of all requests.
     pub kind: Kind,
     /// Number of samples.
     pub count: u64,
@@ -93,8 +93,8 @@ impl Totals {
         }
     }
 
-    /// Adds an aggregate. If a bound cuts a bucket of the exponential histogram, the bucket counts on the side of its
-    /// middle, so the bounds are exact to 2.2 %.
+    /// Adds an aggregate. A bucket of the exponential histogram may contain a bound. All its samples then count on the
+    /// side of its middle, so the bounds are exact to 2.2 %.
     pub fn add(&mut self, aggregate: &Aggregate) {
         self.count += aggregate.times.count;
         self.nanos += u128::from(aggregate.times.sum);
@@ -112,7 +112,8 @@ impl Totals {
         }
     }
 
-    /// Makes exemplars of the listed requests that have a trace id. Scrapes share the exemplars until new ones are made.
+    /// Makes exemplars of the listed requests that have a trace id. Scrapes share the exemplars until new ones are
+    /// made.
     pub(super) fn add_exemplars(&mut self, listed: &ListedRequests) {
         for request in listed.slow.iter().chain(&listed.failed) {
             if let Some(trace_id) = &request.trace_id {
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!((totals.count, totals.nanos), (10, 2 * 60_704_900_000));
         assert_eq!(totals.outcomes.count(Outcome::Completed), 10);
         let mut buckets = [0; PLACES];
-        // The middle of the bucket of 1 ms is above 1 ms.
+        // The middle of the bucket that contains 1 ms is above 1 ms.
         for upper_bound in [0.001, 0.0025, 0.005, 0.75] {
             let at = BOUNDS.iter().position(|bound| *bound == upper_bound);
             buckets[at.expect("there is this bound")] = 2;

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_such_field_reads_as_nothing_acknowledged() {
+    fn an_unreadable_field_reads_as_no_acknowledgements() {
         for bytes in [&b""[..], b"garbage", &[0xff; 40], &[9]] {
             let read = Acknowledgements::new(Some(bytes.to_vec()));
             assert_eq!(read.by_id, [], "{bytes:?}");

@@ -11,8 +11,8 @@ use tower_pulse_model::sorted::Map;
 /// The additions of a step, and the numbers of late and of refused samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Additions {
-    /// Additions to the counters of contexts and to the user's counters. They are grouped by slice, because a store
-    /// decides once per slice what a new slice requires.
+    /// Additions to the counters of contexts and to the user's counters. They are grouped by slice, so that a store
+    /// handles the start of a new slice once for all counters.
     pub counters: Map<CounterSlice, CounterAdditions>,
     /// The contexts of the step, with the additions to their statistics.
     pub statistics: Vec<StatisticsAdditions>,

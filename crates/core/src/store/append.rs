@@ -29,12 +29,12 @@ pub struct FencedBatch {
     pub batch: Batch,
 }
 
-/// A place in a journal, which identifies an entry or the end of the folded entries.
+/// A place in a journal: the end of an entry, or the start of the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Bytes appended until the end of the entry.
     pub offset: u64,
-    /// A digest of all entries up to this place. Different histories have different digests.
+    /// A digest of all entries up to this place. Journals with different entries have different digests.
     pub chain: u64,
 }
 
@@ -102,14 +102,13 @@ pub enum Readable {
 
 /// Appends each call to the journal once.
 ///
-/// # Cancel safety
-/// A call whose future is dropped may have been appended. Appending it again shows whether it was.
+/// # Cancel safety If the future is dropped, the call may have been appended. Appending the call again shows whether it
+/// was.
 pub trait Append: Send + Sync {
-    /// Returns the store's generation. Begins one if the store has none.
+    /// Returns the store's generation. Begins a generation if the store has none.
     fn hello(&self) -> StoreFuture<'_, Generation>;
 
-    /// Appends a call once, even if the append is repeated. The answer to a repetition says whether the call was
-    /// already in the journal.
+    /// Appends a call. A repeated call is not appended again: the answer is then [`Appended::Duplicate`].
     ///
     /// # Errors
     /// The store failed, or the precisions of the batch differ from those of the store.
@@ -119,7 +118,7 @@ pub trait Append: Send + Sync {
     fn readable<'a>(&'a self, call: &'a AppendedCall) -> StoreFuture<'a, Readable>;
 }
 
-/// A call that was appended, to ask whether it can be [read](Append::readable).
+/// Identifies an appended call, to ask whether it can be [read](Append::readable).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendedCall {
     /// The generation of the store that has the call.

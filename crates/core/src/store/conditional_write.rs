@@ -13,8 +13,8 @@ pub struct ConditionalWrite {
     pub compared: (Table, Vec<u8>),
     /// The value that the field must have; `None` if it must be missing.
     pub expected: Option<Vec<u8>>,
-    /// The writes of each step. Only the last step may change data that counts. Each step must give the compared field
-    /// another value, so that other instances notice if later steps are missing.
+    /// The writes of each step. Only the last step may change data that counts. Each step must change the value of the
+    /// compared field, so that other instances notice if later steps are missing.
     pub steps: Vec<Vec<FieldWrites>>,
 }
 
@@ -23,8 +23,9 @@ pub struct ConditionalWrite {
 pub enum Written {
     /// All steps took effect.
     Done,
-    /// The compared field has another value: another instance has written, or only a part of the steps took effect.
+    /// The compared field does not have the expected value: another instance has written, or only some steps took
+    /// effect.
     Differs,
-    /// This instance has no lease: another instance folds, or no instance can.
+    /// This instance does not have the lease to fold.
     NoLease,
 }

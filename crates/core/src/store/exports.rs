@@ -1,5 +1,5 @@
 //! Exports: the book's statistics and its ranking of the slowest contexts. A store that other programs can reach writes
-//! them for these programs, which may add to them. Only [`Exports`] reads the additions.
+//! the exports. Those programs may add to the exports, and only [`Exports`] reads their additions.
 
 use crate::store::StoreFuture;
 use tower_pulse_model::access_time::AccessTimeStats;
@@ -10,8 +10,8 @@ use tower_pulse_model::snapshot::Problem;
 /// The maximum number of contexts in an [`ExportedPage`].
 pub const MAX_EXPORTED_CONTEXTS: usize = 10;
 
-/// The statistics of the contexts of one name in the current hour and in the hour before. Each hour that has statistics
-/// is given by its start.
+/// The statistics of the contexts of one name in the current hour and in the hour before. An hour is given by its
+/// start. Hours without statistics are left out.
 pub type ExportedHours = Vec<(i64, AccessTimeStats)>;
 
 /// The kind of a context that only other programs have recorded.

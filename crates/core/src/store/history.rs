@@ -1,4 +1,4 @@
-//! The field that says how many days of history a store keeps. All stores have it.
+//! The field with the number of days of history that a store keeps. All stores use this field.
 
 use super::table::{FieldWrites, Table};
 use super::table_reads::{Purpose, TableReader, read_value};
@@ -16,7 +16,7 @@ pub async fn read(reader: &dyn TableReader, purpose: Purpose) -> Result<Option<H
     Ok(packed.and_then(|packed| unpack(&packed)))
 }
 
-/// The write that begins, changes or ends (`None`) a history.
+/// The write that begins or changes the history, or ends it if `None`.
 pub fn write(history: Option<History>) -> FieldWrites {
     FieldWrites::of(
         Table::History,

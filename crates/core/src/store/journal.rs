@@ -5,9 +5,9 @@
 //! step of folding must give the version, and replaces it.
 //!
 //! - A call is appended once, because the fence of its instance says which call comes next.
-//! - A step that gives another version than the state's has no effect. If two instances act as the folder, only one of
-//!   them can write, and a delayed step is harmless. A step without an answer is sent again: if the state has the
-//!   version that the step sets, the step has taken effect.
+//! - A step that gives another version than the state's has no effect. If two instances act as the folder, only one can
+//!   write, and a delayed step has no effect. A step without an answer is sent again: if the state has the version that
+//!   the step sets, the step has taken effect.
 //! - A new folder first finishes the round that was begun, without the partitions that are done.
 //! - The id of an entry depends on all entries before it. After a failover to a replica whose journal differs, the
 //!   journal does not contain the round's last entry, and the round is dropped.
@@ -58,7 +58,7 @@ pub enum Acquired {
 /// How far a journal is folded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The position up to which all entries are folded.
+    /// All entries up to this position are folded.
     pub committed: Position,
     /// The end of the round that was begun, if any.
     pub round_end: Option<Position>,
@@ -113,12 +113,12 @@ packed!(Entry {
 /// The result of a [`FoldStep`], or of another call that gives the version of the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<T> {
-    /// The call took effect, or has read this.
+    /// The call took effect, with this result.
     Done(T),
-    /// The call had no effect, because the state has this other version: another instance folds, or an earlier attempt
-    /// of the step took effect.
+    /// The call had no effect, because the state has another version, given here: another instance folds, or an earlier
+    /// attempt of the step took effect.
     Stale(String),
-    /// The round's last entry is not in the journal: a failover has taken the journal back in time.
+    /// The round's last entry is not in the journal: after a failover, the server has an earlier state of the journal.
     Absent,
 }
 
@@ -155,8 +155,8 @@ pub struct FoldStep {
     pub instance: String,
     /// The end of the round. `None` for a step that folds no entry, which is allowed only between rounds.
     pub round_end: Option<Position>,
-    /// The partitions that are folded after this step. With a `round_end`, `None` stands for all, and ends the round.
-    /// Without a `round_end`, this field is ignored.
+    /// The partitions that are folded after this step. With a `round_end`, `None` stands for all partitions, and ends
+    /// the round. Without a `round_end`, this field is ignored.
     pub done: Option<Partitions>,
     /// Entries up to this position may be trimmed.
     pub trim: Option<Position>,
@@ -179,9 +179,9 @@ pub struct FoldStep {
 pub enum Amendment<'a> {
     /// Sets aside an entry that cannot be folded.
     SetAside(&'a Entry),
-    /// Makes all folders that cannot read the entry wait, because its version is newer than theirs.
+    /// Leaves the entry to instances of a newer version: folders that cannot read the entry wait.
     WaitForNewer(&'a Entry),
-    /// Continues the journal after missing entries.
+    /// Skips missing entries.
     CloseHole,
 }
 
@@ -195,7 +195,7 @@ pub type FieldValues = Vec<Option<Vec<u8>>>;
 /// whether it did.
 pub trait Journal: TableReader {
     /// The mutex that instances lock before they fold, if all instances are in one process. An instance then need not
-    /// find out whether the folder is alive, and a flush returns after its calls are folded.
+    /// check whether the folder is alive, and a flush returns after its calls are folded.
     fn fold_mutex(&self) -> Option<&tokio::sync::Mutex<()>> {
         None
     }
@@ -227,8 +227,8 @@ pub trait Journal: TableReader {
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>>;
 
-    /// Whether the last step with entries to trim has trimmed them. A server may refuse to trim. The folder then tries
-    /// again.
+    /// Whether the last step that could trim entries has trimmed them. A server may refuse to trim. The folder then
+    /// tries again.
     fn has_trimmed(&self) -> bool {
         true
     }

@@ -1,8 +1,8 @@
 //! The result of the last judgement: the changes and the state of the detector, in fields of tables.
 //!
-//! The name of a field begins with the number of the judgement that wrote it. A field with a higher number than the
-//! last judgement's is from an unfinished judgement, and does not count. The few fields of [`Table::Errors`] have no
-//! numbers, as only the last step of a judgement changes them.
+//! The name of a field begins with the number of the judgement that wrote it. A field whose number is higher than that
+//! of the last judgement is from an unfinished judgement, and does not count. The few fields of [`Table::Errors`] have
+//! no numbers, as only the last step of a judgement changes them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::sorted::Map;
 
-/// The field of [`Table::Judgement`].
+/// The field of [`Table::Judgement`] that holds the last judgement.
 pub const JUDGED: &[u8] = b"judged";
 
 /// Time to live of the tables after the last judgement, in seconds; the same as for the coarsest records.
@@ -101,7 +101,7 @@ pub struct NumberedFields {
 }
 
 impl NumberedFields {
-    /// The fields of a table that count after the judgement with the number `last`; all if it is unknown.
+    /// Keeps the fields that count after the judgement with the number `last`; all fields if `last` is `None`.
     fn new(fields: Vec<Field>, last: Option<u64>) -> Self {
         let mut counting = Self::default();
         for (field, value) in fields {
@@ -117,7 +117,7 @@ impl NumberedFields {
         };
         let before = self.by_name.get(name).map(|(number, _)| *number);
         if before == Some(number) {
-            // An earlier page had the field.
+            // An earlier page contained this field.
             return;
         }
         if last.is_some_and(|last| number > last) || before.is_some_and(|before| before > number) {
@@ -184,7 +184,7 @@ pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
     })
 }
 
-/// The changes that the store has. They are read again only if the store has another judgement than `last`.
+/// The changes that the store has. Reads the changes again only if the store's judgement is not `last`.
 pub async fn read_changes_after(
     reader: &dyn TableReader,
     last: Arc<ChangeLog>,
@@ -235,7 +235,8 @@ async fn read_all(
     for _ in 0..MAX_READS {
         let mut read = Vec::with_capacity(tables.len());
         for table in tables {
-            // A query would leave out a table that is too large, and all its changes would seem to have ended.
+            // A read for a query leaves out a table that is too large. All changes in the table would then seem to have
+            // ended.
             read.push(boxed(read_pages(reader, Purpose::Fold, table, usize::MAX)).await?);
         }
         let (after, acknowledged) = read_state(reader).await?;

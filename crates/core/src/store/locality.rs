@@ -32,7 +32,7 @@ pub struct Locality {
 }
 
 /// A store in this process blocks a worker of the runtime for some microseconds per context, and answers without a
-/// round trip: many small calls cost no more than few large ones.
+/// round trip: many small calls cost no more than a few large calls.
 pub static IN_PROCESS: Locality = Locality {
     call_costs: 16 * CONTEXT_COST..=64 * CONTEXT_COST,
     step_costs: 8 * CONTEXT_COST..=64 * CONTEXT_COST,
@@ -45,8 +45,8 @@ pub static IN_PROCESS: Locality = Locality {
 };
 
 /// A server takes 12 µs for a call and 0.2 µs for each context in it; packing a context takes this process 1 µs. The
-/// fleet may have more contexts than one instance. The journal is read in real time even under a manual clock, because
-/// entries carry their own times.
+/// fleet may have more contexts than one instance. The interval between reads of the journal is in real time even under
+/// a manual clock, because entries carry their own times.
 pub static ON_SERVER: Locality = Locality {
     call_costs: 256 * CONTEXT_COST..=MAX_CALL_COST,
     step_costs: 8 * CONTEXT_COST..=128 * CONTEXT_COST,

@@ -31,7 +31,7 @@ pub async fn list(store: &dyn Store) -> Result<Vec<Mark>> {
 /// Reads the table of marks. The result is valid while the version of the journal's state is the same, because only
 /// steps of folding change the table.
 pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks> {
-    // A table that another program has made too large must not stop the fold.
+    // Not `Purpose::Fold`: a table that another program has made too large must not stop the fold.
     let fields = boxed(read_pages(reader, Purpose::Query, &Table::Marks, MAX_PAGES)).await?;
     let marks = fields.into_iter().map(|(id, packed)| {
         let mark = StoredMark::unpack(&id, &packed);

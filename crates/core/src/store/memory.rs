@@ -1,4 +1,5 @@
-//! The embedded store, with all data in this process. This store is the reference for the behaviour of every store.
+//! The embedded store, with all data in the memory of this process. This store is the reference for the behaviour of
+//! every store.
 
 use std::sync::{Arc, Mutex};
 

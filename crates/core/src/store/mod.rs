@@ -65,7 +65,7 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
 /// [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and `RedisStore` implement it. The public
-/// crate has one type of its own for all stores, and hides these traits, because they will get more methods.
+/// crate has one type for all stores, and hides these traits, because the traits will get more methods.
 pub trait Store: Append + Any {
     /// The precisions of the counters.
     fn precisions(&self) -> &Precisions;
@@ -97,12 +97,12 @@ pub trait Store: Append + Any {
         false
     }
 
-    /// Whether the counters of a context can be read at all precisions, not only at those of the records.
+    /// Whether the counters of a context can be read at all precisions, not only at the precisions of the records.
     fn has_context_counters(&self) -> bool {
         true
     }
 
-    /// Makes folded data durable, in a store that otherwise does this only at intervals.
+    /// Makes folded data durable at once, in a store that otherwise does so at intervals.
     fn sync(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }

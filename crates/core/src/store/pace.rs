@@ -37,8 +37,8 @@ impl BatchSizer {
     pub fn adapt(&mut self, took: Duration, cost: usize) {
         self.fastest = self.fastest.min(took);
         let work = took.saturating_sub(self.fastest);
-        // On a slow network, the round trip time varies by more than the server's time. Calls then stay at the initial
-        // size or above, for which a server takes about the target time.
+        // On a slow network, the round trip time varies by more than the server's time. Calls are then never smaller
+        // than the initial size, for which a server takes about the target time.
         let smallest = match self.fastest > self.target {
             true => self.initial,
             false => *self.costs.start(),

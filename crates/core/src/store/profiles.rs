@@ -1,6 +1,6 @@
 //! Reads the tables of the hour-of-week profiles, for all stores. Each table covers five weeks. A profile is in the
-//! table of the period in which its context last had a sample. After the last sample it is kept for five to ten weeks.
-//! Two tables exist at a time.
+//! table of the period in which its context last had a sample. After the last sample, the profile is kept for five to
+//! ten weeks. Two tables exist at a time.
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
@@ -14,7 +14,7 @@ use tower_pulse_model::slice::HOUR;
 /// The period of a table, in seconds. A profile without new samples is kept for one to two periods.
 const FIVE_WEEKS: i64 = 5 * 7 * 24 * HOUR;
 
-/// The field that says how much of each hour was recorded. The other fields are ids, which have eight bytes.
+/// The field with the recorded part of each hour. The other fields are ids, which have eight bytes.
 pub const RECORDED: &[u8] = b"hours";
 
 /// The start of the five weeks that contain a moment.
@@ -22,14 +22,15 @@ pub fn start_of(at: i64) -> i64 {
     at.div_euclid(FIVE_WEEKS).saturating_mul(FIVE_WEEKS)
 }
 
-/// The tables that have the profiles at a moment: the table of the five weeks that contain the moment, and the table
-/// before.
+/// The two tables that have profiles at a moment: the table of the five weeks that contain the moment, and the table of
+/// the five weeks before.
 pub fn tables_at(at: i64) -> [Table; 2] {
     let start = start_of(at);
     [start, start.saturating_sub(FIVE_WEEKS)].map(|start| Table::Profiles { start })
 }
 
-/// Seconds from `now` to the end of the five weeks after those that contain `at`, but at least five weeks.
+/// The time to live, from `now`, of the table of the five weeks that contain `at`: until the end of the next five
+/// weeks, but at least five weeks. In seconds.
 pub fn ttl(at: i64, now: i64) -> i64 {
     let end = start_of(at).saturating_add(2 * FIVE_WEEKS);
     // A clock that is ahead must not shorten the life of new profiles.

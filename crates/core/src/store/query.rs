@@ -1,5 +1,5 @@
-//! Queries: the reads of the API and of the page. A query names all data that it needs, because an answer should take
-//! few round trips.
+//! Queries: the reads of the API and of the page. Each query asks for all the data that an answer needs, so that the
+//! answer takes few round trips.
 
 use super::exports::Exports;
 #[cfg(feature = "query")]
@@ -78,8 +78,8 @@ impl CounterSeries {
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
 pub trait Query: Send + Sync {
-    /// The tables from which the functions below with a body read, such as the records of slices, slow requests, the
-    /// reports of minutes and rankings.
+    /// The tables. The default implementations of this trait read records, slow requests, minute reports and rankings
+    /// from them.
     fn tables(&self) -> &dyn TableReader;
 
     /// The data that other programs can read and add to; `None` if no other program can reach the store.

@@ -139,8 +139,8 @@ pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
     messages
 }
 
-// The key comes after the first colon, so that two keys are two causes: `texts` drops a warning that is equal to an
-// earlier one after it.
+// `texts` drops a warning whose text after the first colon equals that of an earlier warning. The key comes after this
+// colon, so a warning is given for each key.
 fn refusal(Problem { key, reason, .. }: &Problem) -> String {
     format!(
         "data is dropped for a key: {key} holds something else ({reason}); delete the key, and look for the \
@@ -157,7 +157,7 @@ mod tests {
     use crate::store::{Exceptions, NewerEntry, SilentInstance};
 
     #[test]
-    fn a_loss_is_warned_of_for_a_while_and_all_else_as_long_as_it_stands() {
+    fn the_warning_about_a_loss_ends_after_a_while_and_other_warnings_last() {
         let (clock, hand) = Clock::manual(1_700_000_000);
         let notices = Notices::default();
         let well = || StoreStatus {

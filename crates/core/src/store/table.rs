@@ -100,8 +100,8 @@ tables! {
     /// The parts of the detector's state, packed. A field is the number of the judgement that wrote the part, followed
     /// by the name of the part.
     14 Detector = "pulse:detector1";
-    /// The kinds of errors that judged minutes had, packed, by their names. Only the last step of a judgement changes the
-    /// fields.
+    /// The kinds of errors that judged minutes had, packed, by their names. Only the last step of a judgement changes
+    /// the fields.
     19 Errors = "pulse:errors1";
     /// When each HTTP context last had a sample, in Unix seconds, by its name: an ordered table. A step raises the
     /// fields without reading them. The table does not have [`ALL`](tower_pulse_model::context::ALL).
@@ -189,7 +189,7 @@ mod tests {
     use tower_pulse_model::pack::{pack, unpack};
 
     #[test]
-    fn each_table_is_found_by_its_name_in_a_file_and_none_by_another() {
+    fn the_name_in_a_file_identifies_a_table() {
         let ranking: Arc<str> = "posts".into();
         let tables = [
             Table::records((60, 1_700_000_040)),

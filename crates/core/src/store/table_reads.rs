@@ -16,7 +16,7 @@ use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 /// The maximum number of fields whose names are read from an ordered table.
 pub const MAX_NAMES: usize = 20_000;
 
-/// A read of a table. A missing key, or a key of another type, reads as empty. Only [`Values`](Self::Values),
+/// A read of a table. A table whose key is missing or has another type reads as empty. Only [`Values`](Self::Values),
 /// [`Count`](Self::Count), [`Ranks`](Self::Ranks) and [`Places`](Self::Places) read an [ordered](Table::is_ordered)
 /// table, whose values are integers in decimal form.
 #[derive(Clone, Debug, PartialEq, Eq)]

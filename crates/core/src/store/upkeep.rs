@@ -16,7 +16,8 @@ pub const INSTANCE_TTL: i64 = 60;
 /// Samples of all instances that folding could not use, counted since the store's generation began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exceptions {
-    /// Requests that came after the hourly statistics had moved on to later hours: only these statistics lack them.
+    /// Requests that came after the hourly statistics had moved on to later hours. Only these statistics lack such
+    /// requests.
     pub late: u64,
     /// Requests that were refused because their time is more than an hour ahead of the store's.
     pub skewed: u64,

@@ -1,8 +1,8 @@
-//! The suspects of a change, as readers get them.
+//! The suspects of a change, in the form that readers get.
 
 use std::sync::Arc;
 
-/// A possible cause of a change, or what a surge is made of. `text` has it as a part of a sentence.
+/// A possible cause of a change, or the requests of a surge. `text` describes the suspect as a part of a sentence.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -25,12 +25,12 @@ pub enum Suspect {
         /// The ratio of the new version to the old one in the same minutes, if both ran side by side.
         side_by_side: Option<f64>,
     },
-    /// The instances that the change comes from. The others are well.
+    /// The instances that the change comes from. The other instances are not affected.
     #[non_exhaustive]
     Instance {
         /// The names of the instances: at most 3.
         instances: Vec<Arc<str>>,
-        /// Number of these instances, with those that are not named.
+        /// Number of these instances, including the unnamed ones.
         count: u64,
         /// The figure of the other instances in the same minutes, in the unit of [`Change::then`](super::Change::then).
         then: f64,

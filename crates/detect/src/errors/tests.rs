@@ -44,7 +44,7 @@ fn reported(known: &mut KnownErrors, start: i64, kinds: &[&str]) -> Vec<String> 
 
 fn seen(known: &KnownErrors, kind: &str) -> Option<(i64, i64)> {
     let mut kinds = known.kinds.iter();
-    let (_, seen) = kinds.find(|(of, _)| **of == *kind)?;
+    let (_, seen) = kinds.find(|(name, _)| **name == *kind)?;
     Some((seen.first, seen.last))
 }
 
@@ -59,7 +59,7 @@ fn a_new_kind_is_reported_on_the_page_with_most_of_it() {
     assert_eq!(verdict.context, page("GET /b"));
     assert_eq!((verdict.since, verdict.detected), (START, START + 60));
     assert_eq!((verdict.requests, verdict.minutes), (3, 1));
-    // The next minute adds to the figures. More of it on another page changes nothing.
+    // The next minute adds to the figures. Errors of the same kind on another page change nothing.
     let errors = [("GET /a", "db_timeout", 9), ("GET /b", "db_timeout", 1)];
     let verdicts = judge(&mut known, START + 60, &errors, true);
     let verdict = crate::tests::only(&verdicts);
@@ -77,7 +77,7 @@ fn a_kind_is_reported_once_for_an_hour_or_until_it_is_gone() {
     for minute in 0..120 {
         let kinds: &[&str] = if minute < 20 { &["a", "b"] } else { &["a"] };
         let expected: &[&str] = match minute {
-            // The last error of this kind was in minute 19.
+            // The last error of kind `b` was in minute 19.
             0..34 => &["a", "b"],
             34..60 => &["a"],
             _ => &[],
@@ -86,7 +86,7 @@ fn a_kind_is_reported_once_for_an_hour_or_until_it_is_gone() {
         assert_eq!(found, expected, "minute {minute}");
     }
     assert_eq!(seen(&known, "b"), Some((START, START + 60 * 19)));
-    // A week later one kind is new again, the other was seen an hour later.
+    // A week later `b` is new again, but `a` was seen an hour after `b`.
     let week = START + 60 * 19 + 7 * DAY;
     assert_eq!(reported(&mut known, week - 60, &["c"]), ["c"]);
     assert_eq!(reported(&mut known, week, &["a", "b"]), ["b", "c"]);
@@ -117,11 +117,11 @@ fn the_number_of_kinds_and_of_changes_is_bounded() {
     let names: Vec<String> = (0..600).map(|number| format!("{number:03}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut known = KnownErrors::default();
-    // At most ten are reported, and the others are known.
+    // At most ten kinds are reported. The others count as known.
     assert_eq!(reported(&mut known, START, &names[..20]), names[..10]);
     let all = reported(&mut known, START + 60, &names);
     assert_eq!((all.len(), known.kinds.len()), (10, MAX_KINDS));
-    // The remembered kinds are all of this week, so a further kind may be one that was forgotten.
+    // All remembered kinds were seen this week, so a further kind may be a forgotten kind.
     let later = START + 2 * LASTS;
     assert_eq!(reported(&mut known, later, &["further"]), [""; 0]);
     assert_eq!(seen(&known, "further"), Some((later, later)));

@@ -33,7 +33,7 @@ fn share(errors: f64, requests: f64) -> Share {
 #[test]
 fn a_deviance_is_the_g_statistic_of_a_two_by_two_table() {
     let (a, b) = (share(10.0, 100.0), share(10.0, 1_000.0));
-    // Twice the sum over the four fields of: the observed count times the logarithm of observed divided by expected.
+    // Twice the sum of `observed * ln(observed / expected)` over the four fields.
     let common = 20.0 / 1_100.0;
     let fields = [
         (10.0, 100.0 * common),
@@ -128,13 +128,13 @@ fn a_few_minutes_with_errors_are_no_increase() {
 }
 
 #[test]
-fn times_of_alarms_are_no_past() {
-    let of = |excluded: &[(Tick, Tick)]| {
+fn minutes_of_alarms_are_not_part_of_a_past() {
+    let found_without = |excluded: &[(Tick, Tick)]| {
         let history = history(repeated(&[(20, (100, 30)), (30, (100, 1)), (5, (100, 30))]));
         search(Failing, &history.minutes, 54, 0, excluded)
     };
-    assert_eq!(of(&[]), None, "half of the past failed");
-    let increase = of(&[(0, 19)]).expect("the rest is the past");
+    assert_eq!(found_without(&[]), None, "half of the past failed");
+    let increase = found_without(&[(0, 19)]).expect("the rest is the past");
     assert_close(increase.then, 0.01, 1e-12);
 }
 

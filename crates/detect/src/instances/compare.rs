@@ -115,8 +115,8 @@ pub(super) fn total(sides: &[Sides]) -> (Moments, Moments) {
     (own, others)
 }
 
-/// Compares an instance with the others in the minutes from `from` on; `None` if both have requests in fewer than
-/// `fewest` minutes, or too few requests. The oldest minute comes first.
+/// Compares an instance with the others in the minutes from `from` on; `None` if fewer than `fewest` minutes have
+/// requests of both sides, or if a side has too few requests. The oldest minute comes first.
 pub(super) fn compare(
     sides: &[Sides],
     measure: Measure,

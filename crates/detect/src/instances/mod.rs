@@ -60,7 +60,7 @@ const MIN_GAP: f64 = 1.15;
 /// The smallest [`part`](Distance::part) of an instance that is out of line.
 const ALONE: f64 = 0.5;
 
-/// A difference is over once it is smaller than this part of its first size.
+/// A difference has ended once it is smaller than this part of its first size.
 const OVER: f64 = 0.45;
 
 /// The part of a slowdown that one instance must account for to explain it.
@@ -170,8 +170,8 @@ impl InstanceDetector {
     }
 
     /// Whether one instance explains a slowdown: the instance is out of line on the page, and most of the slowdown
-    /// comes from it. While the verdict is young, the instance need not be out of line yet. For `<all>`, it must be out
-    /// of line on many pages.
+    /// comes from it. While the verdict is young, the instance need not be out of line yet. For `<all>`, the instance
+    /// must be out of line on many pages.
     pub fn explains(&self, verdict: &Verdict) -> bool {
         let Some((now, minute)) = self.minutes.back() else {
             return false;
@@ -185,7 +185,7 @@ impl InstanceDetector {
         }
         let is_ongoing = |instance: &str| {
             let mut ongoing = self.state.ongoing.iter();
-            ongoing.any(|one| *one.instance == *instance && one.context == context)
+            ongoing.any(|o| *o.instance == *instance && o.context == context)
         };
         let is_young = *now - tick(verdict.detected) < YOUNG;
         let instances = minute.get(&context).map(|reported| &reported.instances);
@@ -198,10 +198,10 @@ impl InstanceDetector {
         })
     }
 
-    /// The contexts, with the instances that had requests of them.
+    /// The contexts, each with the instances that had requests of the context.
     fn contexts(&self) -> Map<RecordId, Vec<Arc<str>>> {
         let mut contexts: Map<RecordId, Vec<Arc<str>>> = Map::default();
-        for (context, reported) in self.minutes.iter().flat_map(|(_, of)| of) {
+        for (context, reported) in self.minutes.iter().flat_map(|(_, contexts)| contexts) {
             let instances = contexts.or_insert_with(*context, Vec::new);
             instances.extend(reported.instances.keys().cloned());
         }
@@ -215,8 +215,8 @@ impl InstanceDetector {
     /// The sums of an instance and of all others on a context from a minute on.
     fn sides(&self, instance: &str, context: RecordId, from: Tick) -> Vec<Sides> {
         let minutes = self.minutes.iter().filter(|(at, _)| *at >= from);
-        let sides = minutes.map(|(at, of)| {
-            let reported = of.get(&context);
+        let sides = minutes.map(|(at, contexts)| {
+            let reported = contexts.get(&context);
             let own = reported.and_then(|reported| reported.instances.get(instance));
             let own = own.copied().unwrap_or_default();
             let all = reported.map_or(Moments::default(), |reported| reported.all);
@@ -225,8 +225,8 @@ impl InstanceDetector {
         sides.collect()
     }
 
-    /// Like [`sides`](Self::sides), but only minutes in which both had requests; empty if there is only one such
-    /// minute, because a process and its replacement both have requests in the minute of a restart.
+    /// Like [`sides`](Self::sides), but only minutes in which both sides had requests. Empty if there is only one such
+    /// minute, because a process and its replacement share the minute of a restart.
     fn together(&self, instance: &str, context: RecordId, from: Tick) -> Vec<Sides> {
         let mut sides = self.sides(instance, context, from);
         sides.retain(|(_, own, others)| own.requests > 0.0 && others.requests > 0.0);
@@ -299,7 +299,8 @@ impl InstanceDetector {
         (n >= MIN_SAMPLES / 2.0).then_some(level)
     }
 
-    /// The distance of an instance from the others; `None` if there are too few samples of it, or of all others.
+    /// The distance of an instance from the others; `None` if the instance, or all others together, have too few
+    /// samples.
     fn distance(
         &self,
         (instance, context): (&Arc<str>, RecordId),
@@ -322,8 +323,8 @@ impl InstanceDetector {
         })
     }
 
-    /// Whether no other instance is nearly as far from the rest. With only two instances, the instance must also differ
-    /// from its own past.
+    /// Whether no other instance is nearly as far from the others. With only two instances, the instance must also
+    /// differ from its own past.
     fn is_alone(
         &self,
         subject: (&Arc<str>, RecordId),
@@ -349,20 +350,19 @@ impl InstanceDetector {
     fn end(&mut self, now: Tick, contexts: &Map<RecordId, Vec<Arc<str>>>) {
         let ongoing = std::mem::take(&mut self.state.ongoing);
         let is_ongoing = |one: &OutOfLine| {
-            let is_known = contexts.get(&one.context).is_some_and(|of| of.len() > 1);
+            let instances = contexts.get(&one.context).map_or(&[][..], |all| &all[..]);
             let sides = self.sides(&one.instance, one.context, now - RECENT + 1);
             let mut lately = sides.iter().filter(|(at, ..)| *at > now - GONE);
             let is_here = lately.any(|(_, own, _)| own.requests > 0.0);
             let (own, others) = total(&sides);
             let (n, level, _) = own.samples(one.measure);
             let (m, other, _) = others.samples(one.measure);
-            let instances = contexts.get(&one.context).map_or(&[][..], |of| &of[..]);
             let subject = (&one.instance, one.context);
             let distance = self.distance(subject, one.measure, instances, now - RECENT + 1);
             let is_one_of_many = distance.is_some_and(|distance| distance.part < ALONE / 2.0);
             // With too few samples to decide, nothing changes.
             let is_over = n >= 10.0 && m >= 10.0 && level - other < OVER * one.effect as f64 * 1e-6;
-            is_known && is_here && !is_over && !is_one_of_many
+            instances.len() > 1 && is_here && !is_over && !is_one_of_many
         };
         self.state.ongoing = ongoing.into_iter().filter(is_ongoing).collect();
     }

@@ -22,9 +22,9 @@ impl InstanceState {
 
     /// Sorts the state into the order that the detector keeps.
     pub(crate) fn sort(&mut self) {
-        self.ongoing.order_by_key(|one| {
-            let subject = (one.context, one.instance.clone());
-            (one.detected, subject, one.measure)
+        self.ongoing.order_by_key(|out_of_line| {
+            let subject = (out_of_line.context, out_of_line.instance.clone());
+            (out_of_line.detected, subject, out_of_line.measure)
         });
         self.on_many.order_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
     }

@@ -87,8 +87,8 @@ fn fine(_: &str, _: &str) -> (f64, f64) {
 
 /// An instance is slower by a factor on the pages whose names end with `end`.
 fn slow<'a>(instance: &'a str, end: &'a str, factor: f64) -> impl Fn(&str, &str) -> (f64, f64) {
-    move |of, page| {
-        let is_slow = of == instance && page.ends_with(end);
+    move |name, page| {
+        let is_slow = name == instance && page.ends_with(end);
         (if is_slow { factor } else { 1.0 }, 0.01)
     }
 }
@@ -122,7 +122,10 @@ fn an_instance_that_is_slow_on_one_page_is_named_until_it_is_not() {
         assert!((verdict.since - began).abs() <= 120, "{verdict:?}");
         assert!((verdict.ratio / 2.0 - 1.0).abs() < 0.15, "{verdict:?}");
         assert!(is_of_time(verdict), "{verdict:?}");
-        let named = verdicts.iter().take_while(|of| of.is_empty()).count();
+        let named = verdicts
+            .iter()
+            .take_while(|verdicts| verdicts.is_empty())
+            .count();
         assert!(named <= 9, "after {named} minutes");
         let after = fleet.pass(15, &fine);
         assert_eq!(after.last(), Some(&Vec::new()));
@@ -135,12 +138,12 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
         let mut fleet = Fleet::new(4, seed);
         fleet.pass(40, &fine);
         let verdicts = fleet.pass(12, &slow("web-3", "", 2.5));
-        for of_minute in verdicts.iter().filter(|of| !of.is_empty()) {
+        for of_minute in verdicts.iter().filter(|verdicts| !verdicts.is_empty()) {
             let verdict = only(of_minute);
             assert_eq!(verdict.context, all_id());
             assert_eq!(verdict.instance.as_deref(), Some("web-3"));
         }
-        let first = verdicts.iter().position(|of| !of.is_empty());
+        let first = verdicts.iter().position(|verdicts| !verdicts.is_empty());
         assert_eq!(first, Some(2), "it is named after three minutes");
         let last = only(&verdicts[11]);
         assert!((last.ratio / 2.5 - 1.0).abs() < 0.1, "{}", last.ratio);
@@ -226,7 +229,7 @@ fn another_detector_goes_on_with_the_same_verdicts() {
         let mut fleet = Fleet::new(4, seed);
         fleet.pass(40, &fine);
         let before = fleet.pass(8, &slow);
-        assert!(before.iter().any(|of| !of.is_empty()));
+        assert!(before.iter().any(|verdicts| !verdicts.is_empty()));
         let mut other = InstanceDetector::new(fleet.detector.state.clone());
         assert_eq!(fleet.past.len(), 48);
         for (start, reports) in &fleet.past[10..] {

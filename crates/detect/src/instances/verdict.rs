@@ -81,7 +81,7 @@ impl InstanceDetector {
                     mean = mean_then;
                 }
                 let least = 0.5 / others.requests.max(1.0);
-                let share = |of: &Moments| of.samples(Measure::Errors).1;
+                let share = |moments: &Moments| moments.samples(Measure::Errors).1;
                 (share(&others), share(&own), least)
             }
         };

@@ -52,7 +52,7 @@ fn a_change_goes_on_while_nearly_all_minutes_show_it() {
 }
 
 #[test]
-fn a_change_is_left_over_of_a_larger_one() {
+fn a_change_may_be_the_rest_of_a_larger_change() {
     let left_over = |earlier: f64, effect: f64, length: usize| {
         let (earlier, window) = (minutes(&[earlier; 12]), minutes(&vec![effect; length]));
         is_left_over(&earlier, &window, RANK, effect)
@@ -70,7 +70,7 @@ fn a_change_is_left_over_of_a_larger_one() {
 }
 
 #[test]
-fn a_change_begins_where_its_scores_turn() {
+fn a_change_begins_in_the_minute_in_which_its_scores_rise() {
     let base = base();
     let since = |scores: &[f64], effect: f64| began(&base, &minutes(scores), RANK, effect);
     assert_eq!(since(&[0.1, -0.1, 0.2, 0.9, 1.1, 0.4, 1.0], 1.0), 3);
@@ -85,7 +85,7 @@ fn a_change_begins_where_its_scores_turn() {
 }
 
 #[test]
-fn a_change_fades_whose_last_minutes_are_much_less() {
+fn a_change_fades_if_its_last_minutes_are_much_smaller() {
     let base = base();
     let fades = |scores: &[f64], effect: f64| {
         let finding = Finding {

@@ -36,7 +36,7 @@ fn a_short_past_says_little() {
 }
 
 #[test]
-fn minutes_that_are_not_neighbours_tell_nothing_about_correlation() {
+fn only_neighbouring_minutes_count_for_the_correlation() {
     let mut apart = residuals(2_000, 0.1, 0.9, 1e-4);
     apart.iter_mut().for_each(|(tick, ..)| *tick *= 2);
     let correlation = Noise::estimate(&apart, 1.0).correlation();
@@ -44,7 +44,7 @@ fn minutes_that_are_not_neighbours_tell_nothing_about_correlation() {
 }
 
 #[test]
-fn few_outliers_are_not_the_wobble() {
+fn few_outliers_do_not_change_the_wobble() {
     let mut some = residuals(500, 0.1, 0.3, 1e-4);
     let before = Noise::estimate(&some, 1.0).deviation;
     for (_, residual, _) in &mut some[100..110] {
@@ -57,7 +57,7 @@ fn few_outliers_are_not_the_wobble() {
 #[test]
 fn the_variance_of_a_mean_has_all_its_parts() {
     let window = |deviation: f64, correlation: f64| {
-        let [deviation, correlation] = [deviation, correlation].map(|of| (of * 1e6) as u32);
+        let [deviation, correlation] = [deviation, correlation].map(|value| (value * 1e6) as u32);
         Window::new(Noise {
             deviation,
             correlation,
@@ -79,7 +79,7 @@ fn the_variance_of_a_mean_has_all_its_parts() {
     wobbling.grow(5, 0.0, 0.01, 0.0);
     let covariances = 2.0 * 0.04 * (0.5f64.powi(3) + 0.5f64.powi(4) + 0.5);
     close(wobbling.variance(), (3.0 * 0.05 + covariances) / 9.0);
-    // The response to the shared level is the same in each minute, so it does not average out.
+    // The response to the shared level is the same in each minute, so the mean contains the whole response.
     let mut shared = window(0.0, 0.0);
     shared.grow(9, 1.0, 0.01, 0.3);
     shared.grow(8, 1.0, 0.01, 0.3);

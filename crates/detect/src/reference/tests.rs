@@ -15,13 +15,13 @@ fn reference(counts: &Counts) -> Reference {
     Reference::new(counts).expect("there are requests")
 }
 
-/// The mean of `of` over the scores of a kind, for all requests.
-fn mean(reference: &Reference, counts: &Counts, kind: usize, of: impl Fn(f64) -> f64) -> f64 {
+/// The mean of `function` over the scores of a kind, for all requests.
+fn mean(reference: &Reference, counts: &Counts, kind: usize, function: impl Fn(f64) -> f64) -> f64 {
     let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
     let counts = counts.iter().enumerate();
     let scores = counts.map(|(bucket, count)| {
         let score = f64::from(reference.of(bucket)[kind]);
-        f64::from(*count) * of(score)
+        f64::from(*count) * function(score)
     });
     scores.sum::<f64>() / total
 }
@@ -41,7 +41,7 @@ fn the_scores_of_the_past_have_mean_zero_and_the_stated_variance() {
 }
 
 #[test]
-fn a_shift_is_found_again() {
+fn a_shift_follows_from_its_expected_score() {
     let reference = reference(&hill(1_000.0, 100));
     for shift in [-1.5, -0.3, 0.0, 0.05, 0.4, 1.5] {
         let found = reference.shift_of(reference.expected(RANK, shift));
@@ -57,7 +57,7 @@ fn a_shift_is_found_again() {
 }
 
 #[test]
-fn places_rise_from_one_side_of_the_mode_to_the_other() {
+fn the_place_score_rises_across_the_mode() {
     let reference = reference(&hill(1_000.0, 100));
     let place = |bucket: usize| f64::from(reference.of(bucket)[PLACE]);
     for distance in 1..=16 {
@@ -68,7 +68,7 @@ fn places_rise_from_one_side_of_the_mode_to_the_other() {
         assert_close(place(100 + distance), deviations, 0.15);
     }
     let places = (0..BUCKETS).map(place);
-    let [least, most] = [f64::min, f64::max].map(|of| places.clone().fold(0.0, of));
+    let [least, most] = [f64::min, f64::max].map(|choose| places.clone().fold(0.0, choose));
     assert_close(most, LARGEST_PLACE, 0.1);
     assert_close(least, -LARGEST_PLACE, 0.1);
 }

@@ -60,7 +60,7 @@ fn a_page_is_slower_or_faster_since_its_scores_moved() {
 
 #[test]
 fn a_change_is_large_enough_and_lasts() {
-    let since = |parts: &[(usize, f64)]| found(parts).map(|of| of.since);
+    let since = |parts: &[(usize, f64)]| found(parts).map(|finding| finding.since);
     assert_eq!(since(&[(20, 0.0), (3, 0.3)]), Some(20));
     assert_eq!(since(&[(16, 0.0), (10, 0.6), (6, 0.3)]), Some(16));
     for (parts, why) in [
@@ -74,9 +74,9 @@ fn a_change_is_large_enough_and_lasts() {
 }
 
 #[test]
-fn what_all_pages_share_is_no_change_of_one() {
+fn a_shift_of_all_pages_is_not_a_change_of_a_page() {
     let shifts = repeated(&[(20, 0.0), (6, 0.3)]);
-    let of = |level: f64| {
+    let size_at = |level: f64| {
         let shared = (0..26).map(|tick| SharedMinute {
             tick,
             level: if tick < 20 { 0 } else { (1e6 * level) as i64 },
@@ -87,20 +87,20 @@ fn what_all_pages_share_is_no_change_of_one() {
         let size = size(&base, &shared, RANK, 20);
         (search(&base, &shared, 25, -1, false), size)
     };
-    let (change, size) = of(0.3);
+    let (change, size) = size_at(0.3);
     assert_eq!(change, None);
     assert_close(size.body, 1.0, 0.01);
     assert_close(size.shared, 0.3f64.exp(), 1e-6);
-    let (_, size) = of(0.1);
+    let (_, size) = size_at(0.1);
     assert_close(size.body, 0.2f64.exp(), 0.01);
     assert_close(size.shared, 0.1f64.exp(), 1e-6);
-    let (change, size) = of(0.0);
+    let (change, size) = size_at(0.0);
     assert!(change.is_some() && !size.is_tail);
     assert_close(size.body, 0.3f64.exp(), 0.01);
 }
 
 #[test]
-fn a_change_begins_in_a_minute_that_the_ones_before_do_not_show() {
+fn the_minutes_before_a_change_do_not_show_it() {
     let base = base(&repeated(&[(10, 0.0), (5, 0.3)]));
     let began = |since, least| began(&base, &SharedMinutes::default(), since, least);
     assert_close(began(10, 3.0).expect("it begins there"), 0.3, 0.03);
@@ -128,7 +128,7 @@ fn the_size_of_an_effect_is_a_shift() {
 }
 
 #[test]
-fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
+fn a_change_is_over_when_its_last_minutes_are_as_before() {
     let followed = |parts: &[(usize, f64)], effect: f64| {
         let base = base(&repeated(parts));
         let effect = base.reference.expected(RANK, effect);

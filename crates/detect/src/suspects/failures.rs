@@ -13,11 +13,11 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slow_request::SlowRequest;
 use tower_pulse_model::tally::Tally;
 
-/// The fewest samples on each side with which shares of errors are compared.
+/// Shares of errors are compared if each side has at least this number of samples.
 const MIN_SAMPLES: u64 = 10;
 
-/// Samples fail more often than usual if the share of errors exceeds the usual share by this difference, by this factor
-/// and by this number of standard errors. By chance alone, about one of a hundred comparisons finds this.
+/// Samples fail more often than usual if the share of errors exceeds the usual share by `ERRORS_BEYOND`, by the factor
+/// `ERRORS_TIMES`, and by `ERRORS_SURE` standard errors. By chance alone, so does about one of a hundred shares.
 const ERRORS_BEYOND: f64 = 0.01;
 const ERRORS_TIMES: f64 = 1.5;
 const ERRORS_SURE: f64 = 3.0;
@@ -50,7 +50,8 @@ fn risen<K: Ord + Clone + ToString>(
     is_wanted: fn(&K) -> bool,
     least: f64,
 ) -> Option<(Arc<str>, String, String)> {
-    let share = |of: &Aggregate, key: &K| counts(of).get(key) as f64 / of.times.count.max(1) as f64;
+    let share =
+        |sums: &Aggregate, key: &K| counts(sums).get(key) as f64 / sums.times.count.max(1) as f64;
     let keys = counts(&page.now).iter().map(|(key, _)| key);
     let shares = keys.filter(|key| is_wanted(key));
     let shares = shares.map(|key| (share(&page.then, key), share(&page.now, key), key));
@@ -67,19 +68,19 @@ pub fn failures(
     timers: &[(Arc<str>, Sides)],
     mut failed: Vec<SlowRequest>,
 ) -> Option<Suspect> {
-    let share = |of: &Aggregate| minute::failed(kind, of) as f64 / of.times.count.max(1) as f64;
+    let share = |all: &Aggregate| minute::failed(kind, all) as f64 / all.times.count.max(1) as f64;
     let rise = share(&page.now) - share(&page.then);
-    let code = |is_wanted| risen(page, |of| &of.codes, is_wanted, MIN_OF_CODE * rise);
+    let code = |is_wanted| risen(page, |sums| &sums.codes, is_wanted, MIN_OF_CODE * rise);
     let is_refused = |code: &u16| (400..500).contains(code);
     let code = match kind {
         ChangeKind::Refusing => code(is_refused),
         // The application may count some 4xx as errors.
         _ => code(|code| *code >= 500).or_else(|| code(is_refused)),
     };
-    let error = risen(page, |of| &of.kinds, |_| true, MIN_OF_KIND * rise);
-    let errors = |of: &Aggregate| (of.outcomes.errors, of.times.count);
-    let is_failing = |(_, of): &&(_, Sides)| fails_more(errors(&of.now), errors(&of.then));
-    let share = |of: &Aggregate| of.outcomes.errors as f64 / of.times.count.max(1) as f64;
+    let error = risen(page, |sums| &sums.kinds, |_| true, MIN_OF_KIND * rise);
+    let errors = |sums: &Aggregate| (sums.outcomes.errors, sums.times.count);
+    let is_failing = |(_, sides): &&(_, Sides)| fails_more(errors(&sides.now), errors(&sides.then));
+    let share = |sums: &Aggregate| sums.outcomes.errors as f64 / sums.times.count.max(1) as f64;
     let failing = timers.iter().filter(is_failing);
     let failing = failing.max_by(|(_, a), (_, b)| share(&a.now).total_cmp(&share(&b.now)));
     failed.order_by_key(|request| std::cmp::Reverse(request.ended));
@@ -94,9 +95,9 @@ pub fn failures(
             statuses.push(status);
         }
     }
-    let of_timer = failing.map(|(timer, of)| {
+    let of_timer = failing.map(|(timer, sides)| {
         let name = escape_hidden(timer);
-        let [then, now] = [&of.then, &of.now].map(|of| percent(share(of)));
+        let [then, now] = [&sides.then, &sides.now].map(|sums| percent(share(sums)));
         format!("{name}, which fails in {now} of its runs instead of {then}")
     });
     let of_kind = error.as_ref().map(|(error, then, now)| {

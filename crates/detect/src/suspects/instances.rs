@@ -56,9 +56,9 @@ impl Counted {
     }
 }
 
-/// The instances that a change of a context comes from, if there are some: they are out of line with the others in the
-/// same minutes, and most of the change comes from them. `minutes` has the sums of each instance in each minute since
-/// the change began.
+/// The instances that a change of a context comes from; `None` if the change does not come from some instances. These
+/// instances are out of line with the others in the same minutes, and cause most of the change. `minutes` has the sums
+/// of each instance in each minute since the change began.
 pub fn instances(
     kind: ChangeKind,
     sides: &Sides,
@@ -67,20 +67,21 @@ pub fn instances(
     let mut served: Map<&Arc<str>, Vec<Counted>> = Map::default();
     for (at, minute) in minutes.iter().enumerate() {
         for (instance, sums) in minute {
-            let of = served.or_insert_with(instance, || vec![Counted::default(); minutes.len()]);
-            of[at] = Counted::of(kind, sums).unwrap_or_default();
+            let counted =
+                served.or_insert_with(instance, || vec![Counted::default(); minutes.len()]);
+            counted[at] = Counted::of(kind, sums).unwrap_or_default();
         }
     }
     let fewest = MIN_REQUESTS as f64;
     let all = served.iter();
-    let all = all.map(|(name, of)| (Counted::sum(of), *name, of));
+    let all = all.map(|(name, counted)| (Counted::sum(counted), *name, counted));
     let mut all: Vec<_> = all.filter(|(sum, ..)| sum.requests >= fewest).collect();
     all.order_by(|(a, ..), (b, ..)| b.mean().total_cmp(&a.mean()));
     // The worst instances and the others, in the minutes in which both had requests.
     let divided = |worst: usize| {
         let of_minute = |at: usize| {
             let (these, others) = all.split_at(worst);
-            [these, others].map(|part| Counted::sum(part.iter().map(|(.., of)| &of[at])))
+            [these, others].map(|part| Counted::sum(part.iter().map(|(.., counted)| &counted[at])))
         };
         let both = (0..minutes.len()).map(of_minute);
         let both = both.filter(|sides| sides.iter().all(|side| side.requests > 0.0));
@@ -97,12 +98,13 @@ pub fn instances(
         };
         these.mean() / others.mean().max(least)
     };
-    // Several instances must each be out of line, and some must be well.
+    // If several instances are suspected, each must be out of line, and at least a quarter of all instances must not be
+    // suspected.
     let is_gap = |worst: &usize| {
         let is_clear = || ratio_of(all[worst - 1].0, all[*worst].0) >= MIN_RATIO;
         *worst == 1 || (4 * worst <= 3 * all.len() && is_clear())
     };
-    // As in Otsu's method for the threshold of an image, both sides differ most where they are divided.
+    // As in Otsu's method for the threshold of an image, the instances are divided where the two sides differ most.
     let apart = |[these, others]: [Counted; 2]| {
         these.requests * others.requests * (these.mean() - others.mean()).powi(2)
     };

@@ -45,13 +45,13 @@ fn failing(failed: &[u64]) -> Option<String> {
 
 /// Now, requests take these milliseconds on each instance. Before, requests took 20 ms.
 fn slower(millis: &[u64]) -> Option<String> {
-    let of = |millis: u64| sums_of(vec![(1_000_000 * millis, false); 100]);
-    let now: Vec<_> = millis.iter().map(|millis| of(*millis)).collect();
-    suspected(ChangeKind::Slower, &of(20), &now)
+    let requests_of = |millis: u64| sums_of(vec![(1_000_000 * millis, false); 100]);
+    let now: Vec<_> = millis.iter().map(|millis| requests_of(*millis)).collect();
+    suspected(ChangeKind::Slower, &requests_of(20), &now)
 }
 
 #[test]
-fn an_instance_is_suspected_of_what_only_it_has() {
+fn an_instance_is_suspected_if_only_it_has_the_change() {
     let third = "web-3: 31 % fail, 1.0 % on web-1 and web-2 in the same minutes (31.00, 1.00)";
     assert_eq!(failing(&[1, 1, 31]).as_deref(), Some(third));
     let second = "web-2: 43 % fail, 7.0 % on web-1 and web-3 in the same minutes (6.14, 0.67)";
@@ -80,11 +80,11 @@ fn all_instances_that_have_the_change_are_named() {
     let many = named(&[60, 60, 60, 60, 60, 20, 20, 20, 20, 20]);
     let expected = "web-1, web-2, web-3 and 2 more: 3.0 times the other 5 in the same minutes";
     assert!(many.starts_with(expected), "{many}");
-    // All are slower, and some even more.
+    // All instances are slower, and some are even slower.
     assert_eq!(slower(&[60, 60, 40, 40]), None);
-    // No two sides are apart.
+    // The instances do not form two groups.
     assert_eq!(slower(&[50, 45, 38, 33, 28, 24, 20]), None);
-    // A single instance is well: the change is not of some instances.
+    // Only one instance is as before, so the change does not come from some instances.
     assert_eq!(slower(&[40, 40, 40, 40, 40, 40, 40, 20]), None);
     // Instances with few requests do not count.
     let few = sums_of(vec![(100_000_000, false); 9]);
@@ -111,7 +111,7 @@ fn instances_are_compared_in_the_same_minutes_only() {
         sides.now.merge(sums);
     }
     let is_suspected = |minutes: &[&[_]]| {
-        let minutes: Vec<_> = minutes.iter().map(|of| of.to_vec()).collect();
+        let minutes: Vec<_> = minutes.iter().map(|minute| minute.to_vec()).collect();
         instances(ChangeKind::Failing, &sides, &minutes).is_some()
     };
     // A process and its replacement share one minute, which is too few.
@@ -183,7 +183,7 @@ fn the_figures_of_a_machine_are_medians() {
 }
 
 #[test]
-fn the_load_of_a_single_instance_is_told() {
+fn the_text_about_a_single_instance_has_its_load() {
     let mut change = crate::tests::frozen::change();
     let loaded = |change: &Change, minutes: &[(Arc<str>, Vec<MachineMinute>)]| {
         let mut suspects = vec![own_instance(change).expect("it has an instance")];
@@ -195,7 +195,7 @@ fn the_load_of_a_single_instance_is_told() {
         loaded(&change, &minutes),
         "web-3: 3.0 times the others on the same pages, CPU 30 %, scheduling delay 1 ms"
     );
-    // Nothing is known about its machine.
+    // No minute of the machine is known.
     assert!(loaded(&change, &[]).ends_with("the same pages"));
     change.instance = None;
     assert_eq!(own_instance(&change), None);
@@ -229,7 +229,7 @@ fn marks_near_the_start_of_a_change_are_suspects() {
 }
 
 #[test]
-fn a_version_confirms_a_change_of_which_it_shows_a_part() {
+fn a_version_explains_a_change_if_it_shows_a_part_of_the_change() {
     // ln 1.52 is three tenths of ln 4.
     assert!(is_confirmed(4.0, 1.52) && !is_confirmed(4.0, 1.51));
     assert!(is_confirmed(0.25, 0.65) && !is_confirmed(0.25, 0.67));
@@ -237,7 +237,7 @@ fn a_version_confirms_a_change_of_which_it_shows_a_part() {
 }
 
 #[test]
-fn versions_are_compared_by_what_has_changed() {
+fn versions_are_compared_by_the_figure_that_has_changed() {
     let side = |count, failed| crate::side_by_side::Side::new(&requests(count, failed));
     let compared = |new, old| SideBySide {
         minutes: 5,
@@ -274,8 +274,8 @@ fn database() -> RecordId {
     RecordId::new(Kind::Timer, "db")
 }
 
-/// The suspects of a page as text. `then` and `now` are the milliseconds of a request, those within a timer, and the
-/// runs of the timer.
+/// The suspects of a page as text. `then` and `now` are: the milliseconds of a request, the milliseconds within a
+/// timer, and the runs of the timer.
 fn by_runs(then: (u64, u64, u64), now: (u64, u64, u64)) -> Vec<String> {
     let [then, now] = [then, now].map(|(millis, covered, runs)| timed(millis, covered, runs));
     let name = |id| (id == database()).then(|| "db".into());
@@ -283,13 +283,13 @@ fn by_runs(then: (u64, u64, u64), now: (u64, u64, u64)) -> Vec<String> {
     suspects.map(|suspect| suspect.text().to_owned()).collect()
 }
 
-/// The same for a timer that runs once within each request.
+/// Like [`by_runs`], for a timer that runs once within each request.
 fn in_code(then: (u64, u64), now: (u64, u64)) -> Vec<String> {
     by_runs((then.0, then.1, 1), (now.0, now.1, 1))
 }
 
 #[test]
-fn what_covers_the_difference_is_suspected() {
+fn timers_or_code_that_cover_the_difference_are_suspected() {
     let db = |now, then, share| {
         format!("db, {now} ms a request instead of {then} ms, {share} % of the added time")
     };
@@ -307,7 +307,7 @@ fn what_covers_the_difference_is_suspected() {
 }
 
 #[test]
-fn a_timer_that_runs_more_often_is_no_slower_timer() {
+fn a_timer_that_runs_more_often_is_not_called_slower() {
     let repeated = "db, 41 times a request instead of 1, 2.0 ms each: more runs, not slower ones, 100 % of the added time";
     assert_eq!(by_runs((10, 2, 1), (90, 82, 41)), [repeated]);
     let new = "db, 41 times a request instead of 0, 2.0 ms each: more runs, not slower ones, 100 % of the added time";
@@ -315,7 +315,7 @@ fn a_timer_that_runs_more_often_is_no_slower_timer() {
     let both =
         "db, 4 times a request instead of 2, 20 ms each instead of 5.0 ms, 100 % of the added time";
     assert_eq!(by_runs((20, 10, 2), (90, 80, 4)), [both]);
-    // One run within each request is not more often than before.
+    // One run within each request does not count as more runs.
     let once = "db, 40 ms a request instead of 0 µs, 100 % of the added time";
     assert_eq!(by_runs((10, 0, 0), (50, 40, 1)), [once]);
 }
@@ -352,7 +352,7 @@ fn a_failing_timer_and_the_newest_statuses_are_named() {
             timers,
             failed.to_vec(),
         );
-        found.map(|one| (one.timer().cloned(), one.text().to_owned()))
+        found.map(|suspect| (suspect.timer().cloned(), suspect.text().to_owned()))
     };
     let gateway = |ended| failed(ended, Outcome::ServerError, Some(502));
     let requests = [
@@ -432,7 +432,7 @@ fn the_code_and_the_kind_of_most_further_failures_are_named() {
         text,
         format!("{kind}; {timer}; 500 rose from 2.0 % to 30 %")
     );
-    // Neither half of the errors has a kind, nor four fifths a code.
+    // No kind has half of the errors, and no code has four fifths.
     let now = answered(
         32,
         &[(200, 68), (500, 16), (503, 16)],
@@ -455,7 +455,7 @@ fn the_code_of_refused_requests_is_named() {
     let (code, _, text) = of_page(ChangeKind::Refusing, then, now);
     assert_eq!(code.as_deref(), Some("429"));
     assert!(text.ends_with("; 429 rose from 0 % to 30 %"), "{text}");
-    // Errors that have become more do not refuse.
+    // An increase of errors is not refusing.
     let then = answered(0, &[(200, 100)], &[]);
     let (code, ..) = of_page(
         ChangeKind::Refusing,
@@ -479,9 +479,9 @@ fn an_instance_is_suspected_of_refusing() {
     );
 }
 
-/// What is said about a surge, in one minute. Each instance gets these requests, errors and 4xx.
+/// The text about a surge in one minute. Each instance gets these requests, errors and 4xx.
 fn surge(then: (u64, u64, u64), now: &[(u64, u64, u64)], millis: u64) -> String {
-    let of = |(count, errors, client_errors): (u64, u64, u64), millis: u64| {
+    let sums_with = |(count, errors, client_errors): (u64, u64, u64), millis: u64| {
         let mut sums = sums_of((0..count).map(|n| (1_000_000 * millis, n < errors)));
         let moved = &mut sums.outcomes.counts;
         moved[Outcome::Success as usize] -= client_errors;
@@ -489,9 +489,9 @@ fn surge(then: (u64, u64, u64), now: &[(u64, u64, u64)], millis: u64) -> String 
         sums
     };
     let names: Vec<Arc<str>> = (1..=now.len()).map(|n| format!("web-{n}").into()).collect();
-    let all: Vec<_> = now.iter().map(|now| of(*now, millis)).collect();
+    let all: Vec<_> = now.iter().map(|now| sums_with(*now, millis)).collect();
     let mut sides = Sides {
-        then: of(then, 20),
+        then: sums_with(then, 20),
         ..Sides::default()
     };
     all.iter().for_each(|sums| sides.now.merge(sums));
@@ -501,7 +501,7 @@ fn surge(then: (u64, u64, u64), now: &[(u64, u64, u64)], millis: u64) -> String 
 }
 
 #[test]
-fn a_surge_says_what_it_is_made_of() {
+fn the_text_of_a_surge_describes_its_requests() {
     let alike = [(200, 2, 4); 4];
     assert_eq!(
         surge((200, 2, 4), &alike, 20),

@@ -13,7 +13,7 @@ use tower_pulse_model::sorted::Map;
 /// An instance with this many times an even share of the requests is named.
 const UNEVEN: f64 = 1.5;
 
-/// The 95th percentile is as before if its ratio to the one before is within this range.
+/// The latency is as before if the ratio of its 95th percentiles is within this range.
 const ALIKE: std::ops::Range<f64> = 0.8..1.25;
 
 /// The requests of a surge: which instances get them, and whether outcomes and latency are as before. `minutes` has the
@@ -27,22 +27,22 @@ pub fn traffic(sides: &Sides, minutes: &[Vec<(&Arc<str>, &Aggregate)>]) -> Suspe
     let most = counts.iter().max_by_key(|(_, count)| **count);
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let busiest = most.map(|(instance, count)| (*instance, share(*count, all)));
-    let busiest = busiest.filter(|(_, of)| instances > 1 && of * instances as f64 >= UNEVEN);
+    let busiest = busiest.filter(|(_, share)| instances > 1 && share * instances as f64 >= UNEVEN);
     let mut parts = Vec::new();
     match busiest {
-        Some((name, of)) => {
-            let (name, of) = (escape_hidden(name), percent(of));
-            parts.push(format!("{of} of them on {name}"));
+        Some((name, share)) => {
+            let (name, share) = (escape_hidden(name), percent(share));
+            parts.push(format!("{share} of them on {name}"));
         }
         None if instances > 1 => parts.push(format!("alike on all {instances} instances")),
         None => {}
     }
-    let failed = |name: &str, of: &Aggregate| match name {
-        "4xx" => of.outcomes.count(Outcome::ClientError),
-        _ => of.outcomes.errors,
+    let failed = |name: &str, sums: &Aggregate| match name {
+        "4xx" => sums.outcomes.count(Outcome::ClientError),
+        _ => sums.outcomes.errors,
     };
     let more = ["errors", "4xx"].into_iter().filter_map(|name| {
-        let [then, now] = [&sides.then, &sides.now].map(|of| (failed(name, of), of.times.count));
+        let [then, now] = [&sides.then, &sides.now].map(|all| (failed(name, all), all.times.count));
         let [before, after] = [then, now].map(|(failed, all)| percent(share(failed, all)));
         fails_more(now, then).then(|| format!("{after} {name} instead of {before}"))
     });
@@ -51,7 +51,7 @@ pub fn traffic(sides: &Sides, minutes: &[Vec<(&Arc<str>, &Aggregate)>]) -> Suspe
         true => "outcomes as before".to_owned(),
         false => more.join(", "),
     });
-    let p95 = |of: &Aggregate| of.successes().quantile(0.95);
+    let p95 = |sums: &Aggregate| sums.successes().quantile(0.95);
     if let (Some(before), Some(after)) = (p95(&sides.then), p95(&sides.now)) {
         parts.push(match ALIKE.contains(&(after / before)) {
             true => "latency as before".to_owned(),

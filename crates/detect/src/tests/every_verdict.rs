@@ -109,7 +109,7 @@ impl Service {
     }
 }
 
-/// Formats a figure with four digits, as the last digits of logarithms differ between systems.
+/// Formats a figure with four digits, because further digits differ between systems.
 fn digits(figure: f64) -> String {
     format!("{figure:.3e}")
 }
@@ -181,8 +181,8 @@ fn transcript(seed: u64) -> String {
         let start = START + 60 * minute;
         let (mut by_page, mut merged) = (Vec::new(), Vec::new());
         for number in 0..count {
-            let of = |instance| service.requests(minute, number, instance);
-            let of_page: Vec<_> = (0..INSTANCES).map(of).collect();
+            let requests = |instance| service.requests(minute, number, instance);
+            let of_page: Vec<_> = (0..INSTANCES).map(requests).collect();
             let mut all = Aggregate::default();
             of_page.iter().for_each(|sums| all.merge(sums));
             merged.push((page(number), all));
@@ -190,7 +190,7 @@ fn transcript(seed: u64) -> String {
         }
         let instances = (0..INSTANCES).map(|instance| InstanceMinute {
             instance: format!("web-{instance}").into(),
-            contexts: (by_page.iter().map(|(id, of)| (*id, &of[instance]))).collect(),
+            contexts: (by_page.iter().map(|(id, sums)| (*id, &sums[instance]))).collect(),
         });
         let with_requests = merged.iter().filter(|(_, sums)| sums.times.count > 0);
         let mut verdicts = detector.judge(&Minute {
@@ -198,30 +198,30 @@ fn transcript(seed: u64) -> String {
             contexts: with_requests.map(|(id, sums)| (*id, sums)).collect(),
             instances: instances.collect(),
         });
-        let about = |it: &Verdict| {
-            let instance = it.instance.as_deref().unwrap_or("all instances");
-            let (page, since) = (name(it.context), minute_of(it.since));
-            format!("{:?} {page} {instance} since {since}", it.kind)
+        let about = |verdict: &Verdict| {
+            let instance = verdict.instance.as_deref().unwrap_or("all instances");
+            let (page, since) = (name(verdict.context), minute_of(verdict.since));
+            format!("{:?} {page} {instance} since {since}", verdict.kind)
         };
-        verdicts.sort_by_key(|it| about(it));
-        for it in &verdicts {
-            check(it);
-            let about_it = about(it);
+        verdicts.sort_by_key(|verdict| about(verdict));
+        for verdict in &verdicts {
+            check(verdict);
+            let about_it = about(verdict);
             if ongoing.contains(&about_it) && minute % 10 != 0 {
                 continue;
             }
-            let _ = writeln!(lines, "{minute} {about_it} {}", details_of(it));
+            let _ = writeln!(lines, "{minute} {about_it} {}", details_of(verdict));
         }
         let now: Vec<String> = verdicts.iter().map(about).collect();
-        for ended in ongoing.iter().filter(|it| !now.contains(it)) {
+        for ended in ongoing.iter().filter(|about| !now.contains(about)) {
             let _ = writeln!(lines, "{minute} ended: {ended}");
         }
         ongoing = now;
         let mut watched = detector.watched();
-        watched.sort_by_key(|(id, it)| (name(*id), it.since));
-        for (id, it) in watched {
-            let tail = if it.is_tail { " tail" } else { "" };
-            let (page, since, ratio) = (name(id), minute_of(it.since), digits(it.ratio));
+        watched.sort_by_key(|(id, watched)| (name(*id), watched.since));
+        for (id, watched) in watched {
+            let tail = if watched.is_tail { " tail" } else { "" };
+            let (page, since, ratio) = (name(id), minute_of(watched.since), digits(watched.ratio));
             let _ = writeln!(lines, "{minute} watches {page} since {since}{tail} {ratio}");
         }
         if minute % 20 == 19 {
@@ -241,7 +241,7 @@ fn transcript(seed: u64) -> String {
 }
 
 #[test]
-fn every_verdict_is_as_it_was() {
+fn every_verdict_equals_the_expected_text() {
     let all = SEEDS.map(|seed| format!("seed {seed}\n{}", transcript(seed)));
     let all: String = all.collect();
     if std::env::var_os("PULSE_WRITE_VERDICTS").is_some() {
@@ -253,8 +253,8 @@ fn every_verdict_is_as_it_was() {
     let line = line.unwrap_or(all.lines().count().min(VERDICTS.lines().count()));
     assert!(
         all == VERDICTS,
-        "line {} is other than in verdicts.txt:\n{}\ninstead of\n{}\nWhere that is meant, PULSE_WRITE_VERDICTS=1 writes the file, for a look at \
-         what else is different",
+        "line {} differs from verdicts.txt:\n{}\ninstead of\n{}\nIf the change is intended, write the file with \
+         PULSE_WRITE_VERDICTS=1, and look at all differences",
         line + 1,
         all.lines().nth(line).unwrap_or("the end"),
         VERDICTS.lines().nth(line).unwrap_or("the end"),

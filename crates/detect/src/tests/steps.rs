@@ -21,8 +21,10 @@ fn by_minute(factors: &[f64]) -> impl Fn(usize, i64) -> Option<Load> {
 /// The starts of the ongoing changes on page 0 at the end of each minute, in minutes.
 fn starts(verdicts: &[Vec<Verdict>]) -> Vec<Vec<i64>> {
     let starts = verdicts.iter().map(|verdicts| {
-        let of_page = verdicts.iter().filter(|it| it.context == page(0));
-        of_page.map(|it| (it.since - START) / 60).collect()
+        let of_page = verdicts.iter().filter(|verdict| verdict.context == page(0));
+        of_page
+            .map(|verdict| (verdict.since - START) / 60)
+            .collect()
     });
     starts.collect()
 }
@@ -34,7 +36,7 @@ fn a_page_that_grows_is_one_change() {
     assert!((92..=98).contains(&minute), "detected in minute {minute}");
     let since = (verdict.since - START) / 60;
     let starts = starts(&verdicts);
-    let is_one = starts[minute..].iter().all(|of| *of == [since]);
+    let is_one = starts[minute..].iter().all(|starts| *starts == [since]);
     assert!(is_one, "{starts:?}");
 }
 
@@ -46,7 +48,9 @@ fn a_step_on_top_of_growth_is_a_change_of_its_own() {
         let is_growth = starts[108].len() == 1 && starts[108][0] < 100;
         let is_step = [&starts[113], &starts[124]] == [&[110], &[110]];
         assert!(is_growth && is_step, "{pages} pages: {starts:?}");
-        let step = verdicts[124].iter().find(|it| it.context == page(0));
+        let step = verdicts[124]
+            .iter()
+            .find(|verdict| verdict.context == page(0));
         let step = step.expect("it is ongoing");
         // The step is compared with the minutes of growth before it.
         assert!((2.5..6.0).contains(&step.ratio), "{step:?}");
@@ -54,7 +58,7 @@ fn a_step_on_top_of_growth_is_a_change_of_its_own() {
 }
 
 #[test]
-fn the_change_below_a_step_stands_again_when_the_step_is_over() {
+fn the_earlier_change_is_reported_again_after_a_further_step_ends() {
     let factors = repeated(&[(90, 1.0), (15, 2.0), (15, 6.0), (15, 2.0), (15, 1.0)]);
     let verdicts = watch(10, 150, by_minute(&factors));
     let starts = starts(&verdicts);
@@ -66,7 +70,7 @@ fn the_change_below_a_step_stands_again_when_the_step_is_over() {
     let verdicts = watch(10, 135, by_minute(&factors));
     assert!(verdicts[119].len() == 1 && verdicts[126].is_empty());
     let mut later = verdicts[120..].iter().flatten();
-    let is_again = later.any(|it| it.since == START + 60 * 90);
+    let is_again = later.any(|verdict| verdict.since == START + 60 * 90);
     assert!(!is_again, "it was reported again for a minute");
 }
 

@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn a_detector_that_takes_over_says_the_same(seed in any::<u64>(), takeover in 40i64..150) {
+    fn a_detector_that_takes_over_gives_the_same_verdicts(seed in any::<u64>(), takeover in 40i64..150) {
         let minutes = eventful(seed, 170);
         let mut first = Detector::default();
         let mut second = None;
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn no_numbers_make_it_panic(
+    fn no_numbers_make_a_detector_panic(
         sums in proptest::collection::vec(any_aggregate(), 1..8),
         steps in proptest::collection::vec(prop_oneof![Just(1i64), -200..200i64, any::<i64>()], 1..200),
     ) {

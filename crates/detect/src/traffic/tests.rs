@@ -23,7 +23,7 @@ fn a_silence_is_longer_than_chance_allows() {
     // The requests per minute, the minutes without any, and the dispersion.
     let silent = |rate, length, dispersion| silent(&[(50, rate), (length, 0.0)], rate, dispersion);
     assert_eq!(silent(10.0, 5, 1.0), Some((50, 10.0)));
-    assert_eq!(silent(10.0, 3, 1.0).map(|of| of.0), Some(50));
+    assert_eq!(silent(10.0, 3, 1.0).map(|change| change.0), Some(50));
     assert_eq!(silent(10.0, 2, 1.0), None, "it is short");
     assert_eq!(silent(8.0, 3, 1.0), None, "24 are missing");
     assert_eq!(silent(10.0, 4, 4.0), None, "40 are missing of 50");
@@ -32,7 +32,7 @@ fn a_silence_is_longer_than_chance_allows() {
 }
 
 #[test]
-fn a_page_that_was_busier_than_usual_misses_its_usual_requests_only() {
+fn only_the_usual_requests_of_a_busy_page_count_as_missing() {
     let silent = silent(&[(40, 10.0), (10, 20.0), (5, 0.0)], 10.0, 1.0);
     assert_eq!(silent, Some((50, 10.0)));
 }
@@ -41,14 +41,17 @@ fn a_page_that_was_busier_than_usual_misses_its_usual_requests_only() {
 fn a_silence_is_longer_than_those_of_the_past() {
     let past = [(20, 10.0), (2, 0.0), (28, 10.0)];
     let silent = |length| silent(&[&past[..], &[(length, 0.0)]].concat(), 10.0, 1.0);
-    assert_eq!((silent(5), silent(6).map(|of| of.0)), (None, Some(50)));
+    assert_eq!(
+        (silent(5), silent(6).map(|change| change.0)),
+        (None, Some(50))
+    );
 }
 
 #[test]
 fn a_page_that_fades_does_not_fall_silent() {
     let faded = |count| silent(&[(40, 10.0), (10, count), (9, 0.0)], 10.0, 1.0);
     assert_eq!(faded(3.9), None);
-    assert_eq!(faded(4.0).map(|of| of.0), Some(50));
+    assert_eq!(faded(4.0).map(|change| change.0), Some(50));
     let long = silent(&[(40, 10.0), (20, 0.0)], 10.0, 1.0);
     assert_eq!(long, None, "it has been silent for long");
 }
@@ -76,7 +79,7 @@ fn a_surge_begins_where_there_are_more_requests() {
 }
 
 #[test]
-fn more_requests_of_all_pages_are_no_surge_of_one() {
+fn more_requests_of_all_pages_are_not_a_surge_of_a_page() {
     let shared = (0..60).map(|tick| SharedMinute {
         tick,
         traffic: if tick < 55 { 0 } else { 1_386_294 },

@@ -12,10 +12,10 @@ use tower_pulse_core::store::{Exceptions, Position};
 use tower_pulse_model::pack::Packed;
 use tower_pulse_model::snapshot::Problem;
 
-/// Steps that are required before a form may change.
-const BEFORE_A_CHANGE: &str = "a file outlives its process: raise VERSION (crates/file/src/disk.rs), so that an older \
-    process leaves the file alone, and read the frozen form as well; or add fields at its end, which an older process may \
-    forget, and this one must do without";
+/// The two ways to change a form.
+const TO_CHANGE_A_FORM: &str = "files outlive their process: raise VERSION (crates/file/src/disk.rs), so that older \
+    versions do not open the file, and also read the frozen form; or add fields at the end, which older versions drop, \
+    so that this version must work without them";
 
 const STATE: &str = "\
     1566696c652d3031323334353637383961626364656680c49fd50cb0b49fd50ca0ca9fd50c01057765622d31ac029eca9fd5\
@@ -23,7 +23,7 @@ const STATE: &str = "\
     40a0a0a0a0a0a0a0a02090909010019cca9fd50c203031323334353637383961626364656630313233343536373839616263\
     64656602649bffffffffffff07c801b7feffffffffff07024d010608010a70756c73653a686974730661206c697374c0b79f\
     d50cd8c39fd50c02e0ca9ed50cd8cb9ed50c01f8b59fd50c98bc9fd50c";
-/// The part of [`STATE`] that says what is rolled up: an end, and two slices that wait.
+/// The part of [`STATE`] about rolled-up slices: the end of these slices, and two slices that wait.
 const ROLLED: &str = "d8c39fd50c02e0ca9ed50cd8cb9ed50c";
 const ENTRY: &str = "a846d7b9ffffffffff079cca9fd50c040c077061796c6f6164";
 const COUNTS: &str = "02a8c99fd50c0da0ca9fd50cfeffffffffffffffff01";
@@ -98,17 +98,17 @@ fn counts() -> Vec<(i64, i64)> {
 
 fn assert_frozen<T: Packed + Debug + PartialEq>(value: &T, frozen: &str) {
     let packed = HEXLOWER.encode(&pack::pack(value));
-    assert_eq!(packed, frozen, "{BEFORE_A_CHANGE}");
+    assert_eq!(packed, frozen, "{TO_CHANGE_A_FORM}");
     assert_eq!(pack::unpack::<T>(&bytes(frozen)).as_ref(), Some(value));
 }
 
 #[test]
-fn the_state_is_read_and_written_as_0_1_0_has_written_it() {
+fn the_state_has_the_form_of_0_1_0() {
     assert_frozen(&state(), STATE);
 }
 
 #[test]
-fn entries_and_counts_are_read_and_written_as_0_1_0_has_written_them() {
+fn entries_and_counts_have_the_form_of_0_1_0() {
     assert_frozen(&entry(), ENTRY);
     assert_frozen(&counts(), COUNTS);
 }

@@ -36,9 +36,9 @@ impl Batch {
         contexts.sum::<usize>() + self.reports.bytes()
     }
 
-    /// Compacts the records until they take about `bytes`: drops the oldest reports, then adds older slices to those of
-    /// the next wider tier, finest tier first, then makes the histograms coarser. No count is lost. Returns the number
-    /// of dropped reports.
+    /// Compacts the records until they take about `bytes`. First drops the oldest reports. Then merges older slices
+    /// into the next wider tier, finest tier first. Then makes the histograms coarser. No request is lost. Returns the
+    /// number of dropped reports.
     pub fn compact(&mut self, bytes: usize) -> u64 {
         let surplus = self.record_bytes().saturating_sub(bytes);
         let (before, mut freed) = (self.reports.len(), 0);

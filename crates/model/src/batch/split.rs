@@ -11,8 +11,8 @@ pub const MAX_CALL_COST: usize = 512 * 24;
 const MAX_CALL_BYTES: usize = 6 * 1024 * 1024;
 
 impl Batch {
-    /// Moves out as much as a store merges in about `cost` commands, or less if that takes too many bytes. Moves at
-    /// least one slice, if there is one.
+    /// Moves out a part that a store merges in about `cost` commands, or a smaller part if this one takes too many
+    /// bytes. Moves at least one slice, if there is one.
     pub fn split(&mut self, cost: usize) -> Self {
         let mut part = Self {
             late: std::mem::take(&mut self.late),

@@ -48,7 +48,7 @@ fn batch_of(samples: &[Sample], precisions: &Precisions) -> Batch {
 }
 
 #[test]
-fn slow_requests_are_those_of_their_hour() {
+fn slow_requests_are_listed_by_hour() {
     let mut batch = Batch::new(Precisions::default());
     for (second, nanos) in [(HOUR, 5), (HOUR + 1, 9), (2 * HOUR, 7)] {
         batch.add_slowest(get(), second, list(Kind::Http, &[slow(nanos)]));
@@ -93,7 +93,7 @@ fn timers_without_requests_are_in_the_records_only() {
 }
 
 #[test]
-fn a_pending_slice_tells_a_limited_number_of_timers_and_kinds_apart() {
+fn a_pending_slice_has_a_limited_number_of_separate_timers_and_kinds() {
     let mut batch = Batch::new(Precisions::default());
     for part in 0..3 {
         let timers = late_timers(10 * (part + 1));
@@ -175,7 +175,7 @@ fn an_hour_that_a_merge_drops_is_late_in_its_context_only() {
 }
 
 #[test]
-fn a_part_costs_at_most_what_was_asked_for() {
+fn a_part_has_at_most_the_requested_cost() {
     let mut batch = Batch::new(Precisions::new([60], 120));
     for name in ["a", "b", "c", "d"] {
         batch.add(&name.into(), Kind::Http, 0, &requests(1, 1_000));
@@ -192,7 +192,7 @@ fn a_part_costs_at_most_what_was_asked_for() {
 }
 
 #[test]
-fn late_requests_are_counted_in_whatever_part_is_left() {
+fn late_requests_are_counted_from_the_remaining_contexts() {
     let mut batch = Batch::new(Precisions::default());
     for hour in 0..5 {
         for (context, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
@@ -218,7 +218,7 @@ fn delta_of_two_hours(start: i64) -> ContextDelta {
 }
 
 #[test]
-fn what_begins_after_the_latest_moment_is_dropped_and_counted() {
+fn slices_after_the_latest_moment_are_dropped_and_counted() {
     let start = hour_of(NOW);
     let mut delta = delta_of_two_hours(start);
     assert_eq!(delta.drop_future(start + HOUR), 0);
@@ -271,9 +271,9 @@ fn a_batch_is_made_smaller_without_losing_a_count() {
 proptest! {
     #[test]
     fn merging_is_associative_and_commutative(parts in uniform3(samples(0..400))) {
-        let of = |samples: &[Sample]| batch_of(samples, &Precisions::default());
-        let all = of(&parts.concat());
-        let merged = merged_in_any_order(parts.map(|part| of(&part)), |a, b| a.merge(b.clone()));
+        let batch = |samples: &[Sample]| batch_of(samples, &Precisions::default());
+        let all = batch(&parts.concat());
+        let merged = merged_in_any_order(parts.map(|part| batch(&part)), |a, b| a.merge(b.clone()));
         prop_assert_eq!(merged, all);
     }
 

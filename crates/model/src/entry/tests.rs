@@ -58,7 +58,7 @@ fn aggregate(nanos: &[u64], buckets: Vec<(u16, u64)>, errors: u64) -> Aggregate 
 }
 
 #[test]
-fn a_batch_of_one_second_leaves_the_coarser_precisions_out() {
+fn a_batch_of_one_second_omits_the_coarser_precisions() {
     let mut batch = Batch::new(Precisions::default());
     for n in 0..200 {
         let name = format!("GET /some/route/{n:03}").into();
@@ -89,7 +89,7 @@ fn sections_and_outcomes_of_a_newer_version_are_skipped() {
 }
 
 #[test]
-fn failures_and_cut_off_requests_have_sections_only_where_there_are_any() {
+fn failures_and_censored_requests_have_sections_only_if_there_are_any() {
     let sections = |buckets| {
         let packed = record(&record_of(aggregate(&[5], buckets, 0)));
         [FAILURES, CENSORED].map(|tag| section(&packed, tag).is_some())
@@ -100,7 +100,7 @@ fn failures_and_cut_off_requests_have_sections_only_where_there_are_any() {
 }
 
 #[test]
-fn codes_have_a_section_unless_all_requests_succeeded_with_the_usual_one() {
+fn codes_have_a_section_unless_all_requests_succeeded_with_200() {
     let mut one = aggregate(&[5, 6], vec![(0, 2)], 0);
     let mut has_codes = |code, n| {
         one.codes.add(code, n);
@@ -128,7 +128,7 @@ fn a_kind_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn only_records_of_the_coarser_tiers_say_what_they_include() {
+fn only_records_of_the_coarser_tiers_have_the_section_rolled_until() {
     let mut one = record_of(aggregate(&[5], vec![(0, 1)], 1));
     assert_eq!(section(&record(&one), ROLLED_UNTIL), None);
     one.rolled_until = 60;
@@ -159,16 +159,19 @@ fn report(minute: i64, instance: &str, count: u64, parts: &Aggregate) -> MinuteR
 
 #[test]
 fn a_histogram_of_more_than_1024_buckets_is_refused() {
-    let of = |buckets: u16| {
+    let record_with = |buckets: u16| {
         let buckets = (0..buckets).map(|index| (index, 1));
         record_of(aggregate(&[5], buckets.collect(), 0))
     };
-    assert_eq!(read_record(&record(&of(1_024))), Some(of(1_024)));
-    assert_eq!(read_record(&record(&of(1_025))), None);
+    assert_eq!(
+        read_record(&record(&record_with(1_024))),
+        Some(record_with(1_024))
+    );
+    assert_eq!(read_record(&record(&record_with(1_025))), None);
 }
 
 #[test]
-fn lists_may_announce_more_than_there_is() {
+fn a_list_that_announces_more_values_than_follow_is_refused() {
     let empty = pack(&Batch::new(Precisions { counters: vec![] }));
     // The last five numbers count the contexts, counters, rankings, reports and marks.
     let (head, _) = empty.split_at(empty.len() - 5);
@@ -296,7 +299,7 @@ fn batches() -> impl Strategy<Value = Batch> {
             ranking.dropped += errors;
             if errors == 1 {
                 ranking.remove(&name);
-                let mark = marks::of(&format!("{name}-{second}"), second, nanos);
+                let mark = marks::mark_of(&format!("{name}-{second}"), second, nanos);
                 batch.add_mark(mark).expect("there is room");
             }
             let parts = batch.contexts.values().next().into_iter();

@@ -5,7 +5,7 @@ use crate::tests::merged_in_any_order;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn of(nanos: &[u64]) -> Histogram {
+fn histogram_of(nanos: &[u64]) -> Histogram {
     Histogram::new(SCALE, nanos.iter().map(|v| (bucket_of(*v) as u16, 1)))
 }
 
@@ -48,9 +48,9 @@ fn every_bucket_begins_at_its_bound() {
 fn a_mean_takes_the_middle_of_each_bucket() {
     assert_eq!(Histogram::default().mean(), None);
     // The middle of a bucket is off by at most 2.2 %.
-    let mean = of(&[2_000_000, 4_000_000, 4_000_000]).mean();
+    let mean = histogram_of(&[2_000_000, 4_000_000, 4_000_000]).mean();
     assert!(mean.is_some_and(|mean| (mean / 0.01 * 3.0 - 1.0).abs() < 0.03));
-    let middle = of(&[2_000_000]).mean().expect("one duration");
+    let middle = histogram_of(&[2_000_000]).mean().expect("one duration");
     let index = bucket_of(2_000_000) as u16;
     let [low, high] = [index, index + 1].map(|index| lower_bound(index, SCALE));
     assert!((middle - (low + high) / 2.0).abs() < 1e-12);
@@ -58,7 +58,7 @@ fn a_mean_takes_the_middle_of_each_bucket() {
 
 #[test]
 fn a_quantile_is_limited_to_the_smallest_and_largest_duration() {
-    let histogram = of(&[2_000_000]);
+    let histogram = histogram_of(&[2_000_000]);
     let within = |min, max| histogram.quantile_within(0.5, min, max);
     let middle = histogram.quantile(0.5);
     assert_eq!(within(None, None), middle);
@@ -88,11 +88,11 @@ fn durations() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn histograms_that_are_merged_at_once_are_those_that_are_merged_one_by_one(parts in vec((vec(durations(), 0..40), 2..=6u8), 0..6)) {
+    fn merging_all_at_once_equals_merging_one_by_one(parts in vec((vec(durations(), 0..40), 2..=6u8), 0..6)) {
         // A scale finer than `SCALE` has buckets beyond the array of `merge_all`.
         let parts: Vec<_> = parts.into_iter().map(|(values, scale)| match scale {
             0..=SCALE => {
-                let mut part = of(&values);
+                let mut part = histogram_of(&values);
                 part.coarsen(scale);
                 part
             }
@@ -109,7 +109,7 @@ proptest! {
 
     #[test]
     fn quantiles_are_within_the_stated_bound(mut values in vec(durations(), 1..300), q in 0.0..=1.0f64) {
-        let mut histogram = of(&values);
+        let mut histogram = histogram_of(&values);
         let exact = exact(&mut values, q);
         let fine = histogram.quantile(q).expect("not empty");
         prop_assert!((fine / exact - 1.0).abs() <= 0.022, "{} for {}", fine, exact);
@@ -120,7 +120,7 @@ proptest! {
 
     #[test]
     fn the_count_below_a_target_is_exact_for_a_target_within_the_stated_error(values in vec(durations(), 1..300), target in durations(), coarse in any::<bool>()) {
-        let mut histogram = of(&values);
+        let mut histogram = histogram_of(&values);
         if coarse {
             histogram.coarsen(COARSE_SCALE);
         }
@@ -134,14 +134,14 @@ proptest! {
     #[test]
     fn merging_loses_nothing_in_any_order(a in vec(any::<u64>(), 0..50), b in vec(durations(), 0..50), c in vec(durations(), 0..50), coarse in any::<bool>()) {
         let all = [a.clone(), b.clone(), c.clone()].concat();
-        let (a, mut b, c) = (of(&a), of(&b), of(&c));
+        let (a, mut b, c) = (histogram_of(&a), histogram_of(&b), histogram_of(&c));
         if coarse {
             b.coarsen(COARSE_SCALE);
         }
         let merged = merged_in_any_order([a, b, c], Histogram::merge);
         prop_assert_eq!(merged.count(), all.len() as u64);
         if !coarse {
-            prop_assert_eq!(merged, of(&all));
+            prop_assert_eq!(merged, histogram_of(&all));
         }
     }
 }

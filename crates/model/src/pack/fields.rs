@@ -30,8 +30,9 @@ pub trait Packed: Sized {
     }
 }
 
-/// Packs the fields of a struct in their order: the listed ones, or all fields of structs that are declared within the
-/// macro. Fields after a `;` are not packed, and are read as their defaults. With `if`, a value must also pass a check.
+/// Packs the listed fields of a struct in their order. If the struct is declared within the macro, all of its fields
+/// are packed. Fields after a `;` are not packed, and are read as their defaults. With `if`, a value must also pass a
+/// check.
 #[macro_export]
 macro_rules! packed {
     () => {};

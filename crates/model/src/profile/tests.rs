@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const WEEK: i64 = WEEK_HOURS as i64 * HOUR;
 /// A Wednesday, 15:00.
 const START: i64 = 1_700_060_400;
-const AT: usize = 2 * 24 + 15;
+const AT: usize = 2 * 24 + 15; // the hour of the week that begins at `START`
 
 /// Requests of this many milliseconds, some of which fail.
 fn requests(count: u64, millis: u64, errors: u64) -> Aggregate {
@@ -47,7 +47,7 @@ fn the_week_begins_on_monday_at_midnight_utc() {
     assert_eq!(hour_of_week(monday + WEEK + 3_600), 1);
     assert_eq!(hour_of_week(0), 3 * 24, "1970-01-01 was a Thursday");
     assert_eq!(hour_of_week(-1), 3 * 24 - 1);
-    // Nights in which clocks change in Europe and in America have as many hours as others.
+    // Nights in which clocks change in Europe and in America have as many hours as other nights.
     for night in [1_774_745_999, 1_793_008_799, 1_772_956_799, 1_793_523_599] {
         let (hour, next) = (hour_of_week(night), hour_of_week(night + HOUR));
         assert_eq!(next, (hour + 1) % WEEK_HOURS);
@@ -56,7 +56,7 @@ fn the_week_begins_on_monday_at_midnight_utc() {
 }
 
 #[test]
-fn each_week_weighs_those_before_by_three_quarters() {
+fn each_week_multiplies_the_weight_of_earlier_weeks_by_three_quarters() {
     let recorded = recorded(4 * 168);
     let mut profile = Profile::beginning_at(START);
     for (week, count, millis, errors) in [(0, 100, 10, 10), (1, 200, 20, 0), (2, 40, 30, 4)] {
@@ -129,7 +129,7 @@ fn a_part_of_an_hour_weighs_as_much_as_the_part() {
 }
 
 #[test]
-fn requests_of_an_hour_of_which_nothing_is_known_show_that_it_was_recorded() {
+fn an_hour_with_requests_counts_as_recorded() {
     let recorded = RecordedHours::beginning_at(START);
     let mut profile = Profile::beginning_at(START);
     assert!(profile.apply(START, &requests(2, 1, 0), &recorded));
@@ -145,7 +145,7 @@ fn a_page_has_no_zeros_from_before_its_first_request() {
 }
 
 #[test]
-fn a_profile_that_is_taken_back_goes_on_with_the_present() {
+fn a_profile_that_was_ahead_continues_after_it_is_taken_back() {
     let recorded = recorded(2);
     let mut profile = Profile::beginning_at(START + 500 * WEEK);
     assert!(!profile.apply(START, &requests(5, 1, 0), &recorded));
@@ -175,7 +175,7 @@ fn weeks_are_counted_up_to_255_and_the_weight_stays_below_four() {
 }
 
 #[test]
-fn a_full_profile_takes_at_most_what_is_stated() {
+fn a_full_profile_takes_at_most_the_stated_bytes() {
     let mut recorded = RecordedHours::beginning_at(START);
     let mut profile = Profile::beginning_at(START);
     for hour in 0..1_000 {
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_bytes_are_no_profile_or_a_sane_one(mut bytes in vec(any::<u8>(), 0..3_000), until in any::<i64>()) {
+    fn hostile_bytes_are_refused_or_give_finite_sums(mut bytes in vec(any::<u8>(), 0..3_000), until in any::<i64>()) {
         let mut begun = pack(&Profile::beginning_at(hour_of(until)));
         begun.truncate(begun.len() - WEEK_HOURS);
         begun.append(&mut bytes);

@@ -1,6 +1,6 @@
 //! The configurations of a ranking, if instances configure it differently. The longest period, the finest interval and
 //! the most ids are in effect, because data that one instance retains must not be dropped for another. A configuration
-//! ends when no instance has added to the ranking with it for as long as its period.
+//! expires when no instance with this configuration has added to the ranking for as long as its period.
 
 use super::RankingSpec;
 use crate::order::InOrder;
@@ -29,11 +29,11 @@ impl RankingSpec {
 fn greatest_divisor(a: u32, b: u32) -> u32 {
     match a % b {
         0 => b,
-        rest => greatest_divisor(b, rest),
+        remainder => greatest_divisor(b, remainder),
     }
 }
 
-/// The configurations of a ranking, each with the time of the last addition with it in Unix seconds.
+/// The configurations of a ranking, each with the time of its last addition, in Unix seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedSpecs(Vec<(RankingSpec, i64)>);
 
@@ -74,21 +74,21 @@ impl CarriedSpecs {
     }
 
     /// Merges the configurations of a round that ends at `now` with those of the store, which has none if all instances
-    /// have agreed for a long time. `held` is the configuration in effect. Returns the new configuration in effect.
-    pub fn merge(&mut self, held: RankingSpec, added: &Self, now: i64) -> RankingSpec {
+    /// have agreed for a long time. Returns the new configuration in effect.
+    pub fn merge(&mut self, in_effect: RankingSpec, added: &Self, now: i64) -> RankingSpec {
         let moment = |at: i64| at.saturating_add(MOMENT - 1).div_euclid(MOMENT) * MOMENT;
         let newest = added.newest();
         for (spec, at) in &added.0 {
             let is_recent = now.saturating_sub(*at) <= spec.period() || Some(*spec) == newest;
-            if !is_recent || self.0.is_empty() && *spec == held {
+            if !is_recent || self.0.is_empty() && *spec == in_effect {
                 continue;
             }
             if self.0.is_empty() {
-                self.carry(held, moment(now));
+                self.carry(in_effect, moment(now));
             }
             self.carry(*spec, moment(*at));
         }
-        self.covering().unwrap_or(held)
+        self.covering().unwrap_or(in_effect)
     }
 
     fn covering(&self) -> Option<RankingSpec> {
@@ -97,17 +97,17 @@ impl CarriedSpecs {
     }
 
     /// Forgets the configurations without an addition for as long as their period. Returns the configuration in effect.
-    pub fn expire(&mut self, held: RankingSpec, now: i64) -> RankingSpec {
+    pub fn expire(&mut self, in_effect: RankingSpec, now: i64) -> RankingSpec {
         let newest = self.0.iter().map(|(_, at)| *at).max();
         let age = |at: i64| now.saturating_sub(at);
         (self.0).retain(|(spec, at)| Some(*at) == newest || age(*at) <= spec.period());
         let covering = self.covering();
-        // The last configuration is kept until there is an addition with it. If it were dropped earlier, the next
-        // addition with another configuration would prolong `held`.
+        // The last configuration is kept until there is an addition with it. If the last configuration were dropped
+        // earlier, the next addition with another configuration would prolong `in_effect`.
         if !self.is_mixed() {
             self.0.retain(|(_, at)| age(*at) > 2 * MOMENT);
         }
-        covering.unwrap_or(held)
+        covering.unwrap_or(in_effect)
     }
 
     /// The messages for the operator about rankings with several configurations, from their fields, in order.
@@ -148,14 +148,14 @@ mod tests {
     const NOW: i64 = 1_700_000_040;
 
     #[test]
-    fn the_longer_period_holds_until_nothing_was_added_with_it_for_that_long() {
+    fn the_longer_period_is_in_effect_until_its_configuration_expires() {
         let (fleet, canary) = (spec(3_600, 24, 100), spec(300, 12, 200));
         let mut specs = CarriedSpecs::default();
-        let note = |specs: &mut CarriedSpecs, one, held, now| {
-            let held = specs.expire(held, now);
+        let note = |specs: &mut CarriedSpecs, one, in_effect, now| {
+            let in_effect = specs.expire(in_effect, now);
             let mut added = CarriedSpecs::default();
             added.carry(one, now);
-            specs.merge(held, &added, now)
+            specs.merge(in_effect, &added, now)
         };
         assert_eq!(note(&mut specs, fleet, fleet, NOW), fleet);
         assert!(specs.is_empty());
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(note(&mut specs, fleet, both, NOW + 3_700), fleet);
         assert!(specs.is_empty());
 
-        // The fleet has changed to the configuration of the canary, with which it only adds every two hours.
+        // The fleet has changed to the configuration of the canary, and adds only every two hours.
         let mut specs = CarriedSpecs::default();
         note(&mut specs, canary, fleet, NOW);
         for hours in (2..=24).step_by(2) {
@@ -188,24 +188,26 @@ mod tests {
     }
 
     #[test]
-    fn only_a_few_configurations_are_told_apart() {
+    fn the_number_of_separate_configurations_is_bounded() {
         let mut specs = CarriedSpecs::default();
-        let held = spec(3_600, 24, 9);
+        let in_effect = spec(3_600, 24, 9);
         for slices in 1..=20 {
             let mut added = CarriedSpecs::default();
             added.carry(spec(60, slices, 9), NOW);
-            specs.merge(held, &added, NOW);
+            specs.merge(in_effect, &added, NOW);
         }
-        assert_eq!(specs.expire(held, NOW), spec(60, 1_440, 9));
+        assert_eq!(specs.expire(in_effect, NOW), spec(60, 1_440, 9));
         assert_eq!(specs.0.len(), MAX_SPECS);
         assert_eq!(unpack(&pack(&specs)), Some(specs));
-        let of = |specs: &[(u32, u32)]| {
-            let specs = specs.iter().map(|of| (spec(of.0, of.1, 4), 5));
+        let read_back = |specs: &[(u32, u32)]| {
+            let specs = specs
+                .iter()
+                .map(|(interval, slices)| (spec(*interval, *slices, 4), 5));
             unpack::<CarriedSpecs>(&pack(&CarriedSpecs(specs.collect())))
         };
-        assert!(of(&[(60, 3), (60, 4)]).is_some());
+        assert!(read_back(&[(60, 3), (60, 4)]).is_some());
         for specs in [&[][..], &[(60, 3)], &[(60, 3), (0, 4)], &[(60, 3); 9]] {
-            assert_eq!(of(specs), None, "{specs:?}");
+            assert_eq!(read_back(specs), None, "{specs:?}");
         }
     }
 

@@ -45,7 +45,7 @@ fn partitions_never_change() {
 }
 
 #[test]
-fn what_lies_in_the_future_is_refused_and_counted() {
+fn samples_of_the_future_are_refused_and_counted() {
     let precisions = Precisions::new([60], 120);
     let mut round = empty(NOW);
     let (allowed, refused) = (NOW + SKEW_ALLOWED, NOW + SKEW_ALLOWED + HOUR);

@@ -20,11 +20,11 @@ const LAST: &str = "0.1.0";
 
 /// Steps that are required before the form of an entry, or of the values that a fold derives from it, may change.
 const ENTRY: &str = "instances of both versions share a journal and tables: raise ENTRY_VERSION (crates/model/src/entry.rs), \
-    so that an older instance does not fold what it cannot read; read the frozen form as well; and give what is new a \
-    section with a tag of its own in a record";
+    so that an older instance does not fold entries that it cannot read; read the frozen form as well; and store new \
+    data in a section of the record with a new tag";
 /// Steps that are required before a form without a version number may change.
 const UNGUARDED: &str = "no version number guards this form, and an older instance reads it: add fields at its end only, \
-    which an older version does not read and this one must do without; for anything else take another table";
+    which an older version ignores and this version must not require; for any other change, use another table";
 /// Reads a value from bytes, and returns it as text.
 type ReadForm = Box<dyn Fn(&[u8]) -> String>;
 
@@ -98,7 +98,7 @@ fn forms() -> Vec<Form> {
 }
 
 #[test]
-fn what_each_version_has_written_is_read() {
+fn the_values_of_the_last_version_are_read() {
     let frozen = fixture::read(LAST);
     let forms = forms();
     for form in &forms {
@@ -112,7 +112,7 @@ fn what_each_version_has_written_is_read() {
 }
 
 #[test]
-fn this_version_writes_what_the_last_one_wrote() {
+fn this_version_writes_the_same_bytes_as_the_last_version() {
     if std::env::var_os("PULSE_FREEZE").is_some() {
         let packed = forms().into_iter().map(|form| (form.name, form.written));
         fixture::write(env!("CARGO_PKG_VERSION"), &packed.collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Opens a connection to one server and greets it.
+//! Opens a connection to one server: connects, authenticates, and selects the database.
 
 use std::time::Duration;
 
@@ -30,16 +30,16 @@ pub(crate) enum Role {
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) commands: MultiplexedConnection,
-    /// The node at the other end; `None` for the configured server.
+    /// The node of the connection; `None` for the configured server.
     pub(crate) node: Option<Address>,
     /// The number of times that the server had changed before the connection was made.
     pub(crate) changes: u64,
-    /// The number of the connection among those of its role. `None` for a connection to the node to which the hash slot
-    /// is being moved: ASKING precedes each of its commands.
+    /// The number of the connection among the connections of its role. `None` for a connection to the node to which the
+    /// hash slot is being moved: ASKING precedes each of its commands.
     pub(crate) generation: Option<u64>,
 }
 
-/// Opens connections over one transport with the same credentials.
+/// Opens connections with the transport and the credentials of the options.
 pub(crate) struct Dialer {
     pub(crate) options: RedisOptions,
     pub(crate) server_info: ServerInfo,
@@ -65,7 +65,7 @@ impl Dialer {
     /// The longest time for connecting to one server.
     pub(crate) fn deadline(&self) -> Duration {
         let options = &self.options;
-        // The application is asked for credentials before the greeting, and once more if the server refuses them.
+        // The application is asked for credentials before connecting, and once more if the server refuses them.
         let asked = if options.credentials.is_some() { 2 } else { 0 };
         options.connection_timeout + options.response_timeout + asked * CREDENTIALS_DEADLINE
     }
@@ -106,7 +106,7 @@ impl Dialer {
                 }
                 other => other,
             })?;
-        self.greet(&mut commands, credentials, &server_info).await?;
+        (self.log_in(&mut commands, credentials, &server_info)).await?;
         Ok(Connection {
             commands,
             node: node.cloned(),
@@ -125,22 +125,22 @@ impl Dialer {
     }
 
     /// Authenticates a new connection, and selects the database.
-    async fn greet(
+    async fn log_in(
         &self,
         commands: &mut MultiplexedConnection,
         credentials: Option<RedisCredentials>,
         server_info: &ServerInfo,
     ) -> Result<()> {
         if let Some(credentials) = credentials {
-            let mut greeted = authenticate(commands, &credentials).await;
+            let mut answer = authenticate(commands, &credentials).await;
             if self.options.credentials.is_some()
-                && matches!(&greeted, Err(error) if error.code() == Some("WRONGPASS"))
+                && matches!(&answer, Err(error) if error.code() == Some("WRONGPASS"))
                 && let Some(newer) = self.credentials(server_info).await?
             {
-                // The credentials have been replaced since they were given.
-                greeted = authenticate(commands, &newer).await;
+                // The credentials were replaced after the application had returned them.
+                answer = authenticate(commands, &newer).await;
             }
-            greeted.map_err(|error| server_info.explain(&error))?;
+            answer.map_err(|error| server_info.explain(&error))?;
         }
         let db = self.options.info.redis_settings().db();
         if db != 0 {

@@ -16,7 +16,7 @@ pub(crate) struct LargeCall<'a> {
 }
 
 impl Connections {
-    /// Waits until no other call holds the right, and takes it.
+    /// Waits until no other call holds the right, and acquires it.
     pub(crate) async fn large(&self) -> LargeCall<'_> {
         LargeCall {
             connections: self,
@@ -24,11 +24,11 @@ impl Connections {
         }
     }
 
-    /// Connects within the response timeout, as the store may be unreachable.
+    /// Connects, within the response timeout instead of the longer time limit of other calls.
     pub(crate) async fn connect_soon(&self) -> Result<()> {
-        let patience = self.dialer.response_timeout(Role::Read);
-        let connected = tokio::time::timeout(patience, self.connection(Role::Read)).await;
-        let message = || format!("no answer within {patience:?}");
+        let timeout = self.dialer.response_timeout(Role::Read);
+        let connected = tokio::time::timeout(timeout, self.connection(Role::Read)).await;
+        let message = || format!("no answer within {timeout:?}");
         connected.map_err(|_| StoreError::new(StoreErrorKind::TimedOut, message()))??;
         Ok(())
     }
@@ -36,7 +36,7 @@ impl Connections {
 
 impl Drop for LargeCall<'_> {
     fn drop(&mut self) {
-        // The lock is free, as the call has ended.
+        // The lock is free, because the call has ended.
         if let Ok(mut state) = self.connections.slot(Role::Large).state.try_lock() {
             state.connection = None;
         }

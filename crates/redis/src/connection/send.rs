@@ -1,8 +1,8 @@
 //! Sends calls, and follows the redirects of a cluster.
 //!
-//! A redirect says that the node has not executed the command, and names the node that must. The command is sent there,
-//! so nothing is executed twice. There are at most [`MAX_REDIRECTS`] per call. All other errors go to the caller, who
-//! knows which calls may be repeated, and when.
+//! A redirect means that the node has not executed the command, and names the node to ask. The command is then sent to
+//! that node, so no command is executed twice. A call follows at most [`MAX_REDIRECTS`] redirects. All other errors go
+//! to the caller, who decides whether to repeat the call.
 
 use redis::{Cmd, Pipeline, Value, cmd};
 
@@ -26,8 +26,8 @@ impl Connections {
         self.only(role, &pipeline, answer).await
     }
 
-    /// Calls a script, and sends its source if the server has not cached it. The client's own method for scripts would
-    /// need the permission for SCRIPT LOAD.
+    /// Calls a script, and sends the source if the server has not cached the script. The client's own method for
+    /// scripts would need the permission for SCRIPT LOAD.
     pub(crate) async fn run(&self, role: Role, lua: &Lua, script: &Invocation) -> Result<Value> {
         self.check(|| false)?;
         let mut pipeline = alone(script.command("EVALSHA", &lua.hash));
@@ -87,7 +87,7 @@ impl Connections {
         }
     }
 
-    /// Finds the key of a script that has a wrong type, as the script's error does not name the key.
+    /// Finds the key of a script that has a wrong type, because the script's error does not name the key.
     pub(super) async fn key_of_another_type<'a>(
         &self,
         connection: &Connection,
@@ -112,7 +112,7 @@ impl Connections {
         let mut connection = self.connection(role).await?;
         let mut replies = self.send(role, &connection, pipeline).await?;
         for _ in 0..MAX_REDIRECTS {
-            let Some((places, redirect)) = self.redirected(&connection, &replies)? else {
+            let Some((indexes, redirect)) = self.redirected(&connection, &replies)? else {
                 break;
             };
             let owner = connection.clone();
@@ -123,8 +123,8 @@ impl Connections {
                 connection = self.connection(role).await?;
             }
             let commands: Vec<&Cmd> = pipeline.cmd_iter().collect();
-            let mut again = Pipeline::with_capacity(2 * places.len());
-            for at in &places {
+            let mut again = Pipeline::with_capacity(2 * indexes.len());
+            for at in &indexes {
                 if redirect.is_asking {
                     again.cmd("ASKING");
                 }
@@ -133,11 +133,11 @@ impl Connections {
             let answers = self.send(role, &connection, &again).await?;
             let every = if redirect.is_asking { 2 } else { 1 };
             let answers = answers.into_iter().skip(every - 1).step_by(every);
-            for (at, answer) in places.into_iter().zip(answers) {
+            for (at, answer) in indexes.into_iter().zip(answers) {
                 replies[at] = answer;
             }
             if redirect.is_asking {
-                // Only these commands go to the other node: all others still go to the slot's owner.
+                // Only these commands go to the other node. All other commands still go to the slot's owner.
                 connection = owner;
             }
         }
@@ -174,7 +174,7 @@ impl Connections {
             };
             match &mut found {
                 None => found = Some((vec![at], redirect)),
-                Some((places, first)) if *first == redirect => places.push(at),
+                Some((indexes, first)) if *first == redirect => indexes.push(at),
                 Some(_) => {}
             }
         }

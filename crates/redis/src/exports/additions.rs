@@ -1,5 +1,5 @@
 //! Encodes the additions of a step to counters and statistics as keys and arguments of `exports.lua`. The head of the
-//! script describes them.
+//! script describes the arguments.
 
 use crate::RedisStore;
 use crate::script::{Invocation, or_empty};
@@ -47,9 +47,9 @@ impl RedisStore {
     }
 }
 
-/// Whether a counter's first addition in this slice lists the counter in `known:` and renews its key's time to live,
-/// even if the counter is listed already. A renewal in every slice would cost more commands. Between two renewals, a
-/// key loses at most the time by which its time to live exceeds the span of its slices.
+/// Whether a counter's first addition in this slice lists the counter in `known:` again, and renews the time to live of
+/// its key. A renewal in every slice would cost more commands. The time between two renewals is at most the time by
+/// which the time to live exceeds the span of the slices.
 fn renews(precision: Precision, slice: i64) -> bool {
     const MAX_SLICES: i64 = 16;
     let width = i64::from(precision.seconds);

@@ -26,14 +26,14 @@ use tower_pulse_model::snapshot::Problem;
 
 /// The number of commands that read the statistics of a name.
 const PER_NAME: usize = 4;
-/// The longest name of a context, in bytes; longer ones of other programs are skipped.
+/// The longest name of a context, in bytes. Longer names of other programs are skipped.
 const MAX_NAME_BYTES: usize = 1_024;
 /// The number of names that are processed before yielding to the runtime.
 const NAMES_AT_ONCE: usize = 500;
 /// The number of bytes that are shown of an unusable name.
 const SHOWN_BYTES: usize = 100;
 
-/// The kinds of contexts by their name; none for a name that only the book's functions have recorded.
+/// The kinds of the contexts with a name. Empty for a name that only the book's functions have recorded.
 type Kinds = HashMap<String, Vec<Kind>>;
 
 /// A context to read.
@@ -41,11 +41,11 @@ struct Listed {
     id: ContextId,
     /// Whether a context of another kind has the same name, so that both contexts share the book's keys.
     is_shared: bool,
-    /// Whether only the book's functions have recorded it.
+    /// Whether only the book's functions have recorded the context.
     is_foreign: bool,
 }
 
-/// The contexts: first those that only the book's functions have recorded, each group ordered by name, then by kind.
+/// The contexts, ordered by name, then by kind. Contexts that only the book's functions have recorded come first.
 fn listed(names: Kinds) -> Vec<Listed> {
     let contexts = names.into_iter().flat_map(|(name, mut kinds)| {
         let (is_shared, is_foreign) = (kinds.len() > 1, kinds.is_empty());
@@ -144,12 +144,12 @@ impl RedisStore {
         let start = replies.next(&stats.start);
         let pstart = replies.next(&stats.pstart);
         let [current, last] = [&stats.current, &stats.last].map(|key| replies.next(key));
-        let is_there = |set: &Option<Value>| set.as_ref().is_some_and(has_scores);
-        if !is_there(&current) && !is_there(&last) {
+        let has_samples = |set: &Option<Value>| set.as_ref().is_some_and(has_scores);
+        if !has_samples(&current) && !has_samples(&last) {
             return None;
         }
         let iso = |value: Value| text(&value).and_then(hour_from_iso);
-        // A current set without a readable hour counts for this hour. A last set without one is skipped.
+        // A current set without a readable hour counts for this hour. A last set without a readable hour is skipped.
         let start = start.map(|start| iso(start).unwrap_or(hour));
         let sets = [
             (start, stats.current, current),
@@ -160,7 +160,7 @@ impl RedisStore {
             let (Some(start), Some(set)) = (start, set) else {
                 continue;
             };
-            let is_new = hours.iter().all(|(of, _)| *of != start);
+            let is_new = hours.iter().all(|(hour, _)| *hour != start);
             if !is_new || start != hour && start != hour - HOUR {
                 continue;
             }

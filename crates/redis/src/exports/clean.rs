@@ -1,5 +1,5 @@
-//! Cleaning: a pass is a series of bounded steps. Each step takes the lease; the pass ends if another instance holds
-//! it.
+//! Cleaning: a pass is a series of bounded steps. Each step acquires or renews the lease. The pass ends if another
+//! instance holds the lease.
 
 use crate::RedisStore;
 use crate::connection::Role;
@@ -10,7 +10,7 @@ use tower_pulse_core::store::{Cleaned, INSTANCE_TTL, Pass};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::{DEFAULT_RETAINED, HOUR, iso_hour};
 
-/// The seconds by which the lease outlasts the time until the next pass.
+/// The seconds for which the lease outlives the time until the next pass.
 const LEASE_MARGIN: i64 = 15;
 
 impl RedisStore {
@@ -59,7 +59,7 @@ impl RedisStore {
         Ok(Some(cleaned))
     }
 
-    /// The script of a step of a pass at `now`, starting where the previous step ended.
+    /// The script call of a step of a pass at `now`. The step begins where the previous step ended.
     fn clean_step(&self, pass: &Pass, now: i64, from: &[String; 3]) -> Invocation {
         let keys = &self.keys;
         let ranked = now.saturating_sub(pass.ranking_retention);

@@ -2,9 +2,10 @@
 -- KEYS  1 state, 2 journal, 3 lease.
 -- ARGV  1 instance, 2 time to live of the lease in ms, 3 the new version, 4 newest version of entries that the
 --       instance can read, 5 seconds for which a newer entry waits for a newer instance, 6 time or '' for TIME.
--- Returns {'HELD'}, {'NEWER'}, {'NONE'} without a journal, or {'MINE', low, upto or '', partitions done, aside, rolled,
---       reason why the key held no lease of this crate, or '', '1' if newer entries have waited long enough, or '',
---       newest stamp of the round that was begun, or ''}.
+-- Returns {'HELD'} if another instance has the lease, {'NEWER'} if an entry waits for a newer instance, {'NONE'} if
+--       there is no journal, or {'MINE', low, upto or '', partitions done, aside, rolled, reason why the key held no
+--       lease of this crate or '', '1' if newer entries have waited long enough or '', newest time of an append in the
+--       round that was begun or ''}.
 local low, upto, done, aside, rolled, newer, head, trimmed, judged = unpack(redis.call('HMGET', KEYS[1], 'low', 'upto', 'done', 'aside', 'rolled', 'newer', 'head', 'trimmed', 'judged'))
 if not low then return {'NONE'} end
 local holder, left = try('GET', KEYS[3]), redis.call('TTL', KEYS[3])
@@ -18,9 +19,9 @@ local is_newer = id and tonumber(version) > tonumber(ARGV[4]) and offset(id) > o
 local entry = is_newer and redis.pcall('XRANGE', KEYS[2], id, id)[1]
 newer = ''
 if entry then
-  -- The times between attempts are summed, each at most a minute, as the server's clock may jump. The entry's own age
-  -- must reach the limit too, as the sum may include the wait of an earlier entry (amend.lua). The fields of an entry
-  -- are in the order of append.lua.
+  -- `waited` is the sum of the times between attempts, each limited to a minute, because the server's clock may jump.
+  -- The age of the entry must reach the limit too, because the sum may include the wait of an earlier entry
+  -- (amend.lua). The fields of an entry are in the order of append.lua.
   local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
   waited = waited + math.max(0, math.min(now - at, 60))
   newer = table.concat({id, version, now, string.format('%.0f', waited)}, ' ')
@@ -30,8 +31,8 @@ if entry then
     return {'NEWER'}
   end
 end
--- If the state was renamed away and back, the journal has entries of the generation in between, below the trimmed
--- position. The state that says which of them were folded is lost, so they are removed, and count as set aside if their
+-- If the state was renamed away for a time, the journal has entries from that time, before the trimmed position. The
+-- state that recorded which of them were folded is lost. So these entries are removed, and count as set aside if their
 -- instances have no fence here.
 local last, strays, from, page = math.min(offset(trimmed), offset(low)), 0, '-', nil
 repeat

@@ -1,10 +1,10 @@
 -- Removes fences, closes a hole in the journal, makes folders wait for a newer version of this crate, or sets an entry
 -- aside, if the state has the given version.
 -- KEYS  1 state, 2 journal, 3 pulse:aside.
--- ARGV  1 version, 2 next version, then 'HOLE'; or 'FENCES' and for each its field and the value that was read; or
---       'NEWER', the id and the version of an entry that the folder cannot read, and the time or '' for TIME; or the id
---       of an entry to set aside, the requests in it, the most entries of pulse:aside, the most bytes of each,
---       and its time to live in seconds.
+-- ARGV  1 version, 2 next version, then 'HOLE'; or 'FENCES' and for each fence its field and the value that was read;
+--       or 'NEWER', the id and the version of an entry that the folder cannot read, and the time or '' for TIME; or the
+--       id of an entry to set aside, the number of its requests, the most entries of pulse:aside, the most bytes of
+--       each entry there, and the time to live of pulse:aside in seconds.
 -- Returns {'STALE', version} or {'DONE', fences removed, reason why foreign data in pulse:aside was deleted, or ''}.
 local state, target, removed, foreign = KEYS[1], ARGV[3], 0, nil
 local v, head, low, upto, aside, newer = unpack(redis.call('HMGET', state, 'v', 'head', 'low', 'upto', 'aside', 'newer'))
@@ -16,7 +16,7 @@ if target == 'FENCES' then
     if redis.call('HGET', state, ARGV[i]) == ARGV[i + 1] then removed = removed + redis.call('HDEL', state, ARGV[i]) end
   end
 elseif target == 'HOLE' then
-  -- Acknowledged entries are missing from the journal: folding goes on behind them.
+  -- Acknowledged entries are missing from the journal: folding continues after these entries.
   local function has_entries(last) return #redis.call('XRANGE', KEYS[2], '(' .. low, last, 'COUNT', 1) > 0 end
   local to = (upto ~= '' and has_entries(head)) and upto or head
   if to ~= low and not has_entries(to) then
@@ -27,7 +27,7 @@ elseif target == 'HOLE' then
   end
 elseif target == 'NEWER' then
   local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
-  -- If an earlier entry waited, its wait goes on for this entry, as both need the same newer instance.
+  -- If an earlier entry waited, its wait also counts for this entry, because both need the same newer instance.
   local at, waited = string.match(newer or '', ' (%d+) (%d+)$')
   if not at or math.abs(now - at) > 60 then waited = '0' end
   redis.call('HSET', state, 'newer', table.concat({ARGV[4], ARGV[5], now, waited}, ' '))

@@ -1,15 +1,16 @@
 -- Runs one step of a cleaning pass. A step is bounded, and atomic: each addition comes before or after the step. The
--- lease outlasts the time to the next pass, so that the same instance cleans as long as it lives.
+-- lease lasts until the next pass, so that the same instance cleans as long as it is alive.
 -- KEYS  1 lease, 2 known:, 3 pulse:contexts, 4 pulse:timers, 5 slowest:AccessTime, 6 pulse:instances.
--- ARGV  1 instance, 2 time to live of the lease in seconds, 3 to 5 the begin of the step, as the previous one returned
---       it, 6 the time, 7 seconds between passes, 8 and 9 last-seen times up to which contexts are forgotten and leave
---       the ranking, 10 time up to which instances are dead, 11 slices to keep of a precision that is not configured,
---       12 the hour up to which contexts without a last-seen time leave the ranking, in ISO form, 13 prefix of the keys
---       of counters, 14 that of statistics, 15 their suffix, 16 '1' if the keys of idle counters expire, 17 to 19 the
---       metrics of a context, then seconds and slices to keep per precision.
+-- ARGV  1 instance, 2 time to live of the lease in seconds, 3 to 5 the begin of the step, as the previous step returned
+--       it, 6 the time, 7 seconds between passes, 8 last-seen time up to which contexts are forgotten, 9 last-seen time
+--       up to which contexts leave the ranking, 10 time up to which instances are dead, 11 slices to keep of a
+--       precision that is not configured, 12 the hour up to which contexts without a last-seen time leave the ranking,
+--       in ISO form, 13 prefix of the keys of counters, 14 prefix of the keys of statistics, 15 suffix of the keys of
+--       statistics, 16 '1' if the keys of idle counters expire, 17 to 19 the metrics of a context, then for each
+--       precision the seconds and the slices to keep.
 -- Returns {'HELD'} while another instance cleans, or {'DONE', the begin of the next step: stage or '' after the last,
---       position, cursor; counters examined, slices, counters and contexts removed; why the key was no lease, or '';
---       the first key that was skipped, or '', why, and its precision or 0}.
+--       position, cursor; counters examined, slices, counters and contexts removed; reason why the key was no lease, or
+--       ''; the first key that was skipped, or '', the reason, and the precision of the key or 0}.
 local PAGE, LISTED, RANKS, CONTEXTS = 250, 2000, 100, 8
 local position, from, cursor, now, interval = tonumber(ARGV[4]), ARGV[5], '0', tonumber(ARGV[6]), tonumber(ARGV[7])
 local number, forgotten, unranked, retained = math.floor(now / interval), tonumber(ARGV[8]), tonumber(ARGV[9]), {}
@@ -32,8 +33,8 @@ local function clean_counter(member, p)
   local len = try('HLEN', key)
   if type(len) ~= 'number' then return skip(key, len.err, p) end
   examined, cost = examined + 1, cost + 8
-  -- A counter that is being written needs no cleaning, as each new slice removes an old one. Its slices are listed only
-  -- in every sixteenth pass, to find slices that were not removed because the counter paused.
+  -- A counter that is being written needs no cleaning, because each new slice removes an old slice. Its slices are
+  -- listed only in every sixteenth pass, to find slices that were not removed while the counter paused.
   local span, margin = keep * p, math.max(600, 2 * p)
   local ttl = ARGV[16] == '1' and len > 0 and redis.call('TTL', key)
   local is_written = ttl and ttl > span + margin - 2 * p - 10 and len > 16 and len <= keep

@@ -1,17 +1,18 @@
--- Adds to counters and to the book's statistics, which programs in other languages also add to. Precedes fold.lua in
--- one script. Each function takes the indexes of the key and the argument before its first ones, and returns the
--- indexes of its last key and argument.
+-- Adds to counters and to the book's statistics, to which programs in other languages may also add. Precedes fold.lua
+-- in one script. Each function gets the indexes (k, a) of the last key and argument that were read before, and returns
+-- the indexes of the last key and argument that the function has read.
 -- KEYS  4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers, and as additions
 --       for each counter group its count:{p}:{name} keys; for each context stats:{context}:AccessTime, …:start, …:last,
 --       …:pstart.
--- ARGV  9 the hour of the round's newest stamp in ISO form, 10 bytes of a counter key before '{p}:{name}', 11 length of
---       the ranking, 17 counter groups, 18 contexts, and as additions
---       for each counter group: slice, retention, key TTL or '', '1' to renew it in any case, n, and n increments;
+-- ARGV  9 the hour of the round's newest append in ISO form, 10 bytes of a counter key before '{p}:{name}', 11 length
+--       of the ranking, 17 counter groups, 18 contexts, and as additions
+--       for each counter group: slice, retention, key TTL or '', '1' to renew the TTL in any case, n, and n increments;
 --       for each context: 'http', 'timer' or 'all', name, last seen, n, and n hours, ascending:
 --         start, ISO start, count, sum, sumsq, min, max.
 local KEYS, ARGV, tonumber, type, unpack, try = KEYS, ARGV, tonumber, type, unpack, redis.pcall
 
--- Returns a function that adds a member to a sorted set, a hundred per ZADD. A call without arguments sends the rest.
+-- Returns a function that adds a member to a sorted set. One ZADD adds a hundred members; a call without arguments adds
+-- the remaining members.
 local function zadd(key, option, quarantine)
   local members = {}
   return function(score, member)
@@ -64,9 +65,9 @@ local function add(key, sums, min, max)
   min, max = math.min(min, least or min), math.max(max, most or max)
   local count, sum, sumsq = sums.count + (old[1] or 0), sums.sum + (old[2] or 0), sums.sumsq + (old[3] or 0)
   for _, x in ipairs({count, sum, sumsq, min, max}) do
-    if not (x > -huge and x < huge) then return nil, 'the sum is not a finite number' end -- False for infinity and NaN.
+    if not (x > -huge and x < huge) then return nil, 'the sum is not a finite number' end -- Also refuses NaN.
   end
-  -- The numbers are not converted here: the server writes 17 digits, and Lua's own conversion fewer.
+  -- The numbers are not converted to text here: the server writes 17 digits, but Lua's conversion writes fewer.
   local bounds = (min ~= least or max ~= most) and {min, 'min', max, 'max'} or {}
   local reply = try('ZADD', key, count, 'count', sum, 'sum', sumsq, 'sumsq', unpack(bounds))
   if type(reply) == 'table' then return nil, reply end
@@ -92,7 +93,7 @@ local function add_hours(k, a, quarantine)
     local iso, n, into = ARGV[h + 2], tonumber(ARGV[h + 3]), nil
     local pstart = not bad_key and (not start or iso < start) and try('GET', pstart_key)
     if type(pstart) == 'table' then bad_key, reason = pstart_key, pstart end
-    if bad_key then into = nil -- The hour of a set cannot be read, so no hour can be added.
+    if bad_key then into = nil -- Without a readable hour of the sets, no hour can be added.
     elseif start == iso then
       into = stats
     elseif start and iso > start then

@@ -1,14 +1,14 @@
--- Folds some partitions of a round once: calls the functions of exports.lua, which precedes this file in one script,
+-- Folds some partitions of a round, once: calls the functions of exports.lua, which precedes this file in one script,
 -- and replaces fields of tables.
 -- KEYS  1 state, 2 journal, 3 lease, 4 to 7 see exports.lua, 8 pulse:quarantine, then the keys of additions, and
 --       the key of each write.
 -- ARGV  1 version, 2 next version, 3 instance, 4 time to live of the lease in ms, 5 the round's last entry or '' to
---       fold no entry, 6 partitions done after this step or 'ALL', 7 first entry not to trim or '', 8 newest stamp of
---       the round, 9 to 11 see exports.lua, 12 late, 13 skewed, 14 duration of the round in ms, 15 bytes of missing
---       entries, 16 slices rolled up, 17 and 18 see exports.lua, 19 writes of tables, then the arguments of
---       additions, and for each write: command, key TTL or '', n, and n arguments.
--- Returns {'DONE', why the journal could not be trimmed, or ''}, {'STALE', version}, or {'ABSENT'} when the round's
---       last entry is missing.
+--       fold no entry, 6 partitions done after this step or 'ALL', 7 first entry not to trim or '', 8 time of the
+--       round's newest append, 9 to 11 see exports.lua, 12 late, 13 skewed, 14 duration of the round in ms, 15 bytes of
+--       missing entries, 16 slices rolled up, 17 and 18 see exports.lua, 19 number of writes of tables, then the
+--       arguments of additions, and for each write: command, key TTL or '', n, and n arguments.
+-- Returns {'DONE', reason why the journal could not be trimmed, or ''}, {'STALE', version}, or {'ABSENT'} if the
+--       round's last entry is missing.
 local KEYS, ARGV, tonumber, type, unpack, call, try = KEYS, ARGV, tonumber, type, unpack, redis.call, redis.pcall
 local state, upto, refusal = KEYS[1], ARGV[5], nil
 local v, head, open = unpack(call('HMGET', state, 'v', 'head', 'upto'))
@@ -19,12 +19,12 @@ local is_permitted = redis.acl_check_cmd
 for command in string.gmatch(not is_permitted and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZMSCORE ZCARD EXISTS DEL RENAME SET GET ZREM ZREMRANGEBYRANK', '%u+') do
   if not is_permitted(command, KEYS[4], KEYS[5]) then return redis.error_reply("NOPERM no permissions to run " .. command) end
 end
--- A server that refuses writes fails here, before any change. PERSIST and all writes after it need no free memory.
+-- A server that refuses writes fails here, before any change. After PERSIST, writes need no free memory.
 call('PERSIST', state)
 call('HSET', state, 'v', ARGV[2], 'upto', upto, 'done', ARGV[6], 'folder', ARGV[3], 'rolled', ARGV[16], 'judged', upto .. ' ' .. ARGV[8])
 try('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 
--- A later write that fails does not end the script: its data is dropped, and its key is quarantined.
+-- A failed write does not end the script: its data is dropped, and its key is quarantined.
 local function quarantine(key, reason)
   reason = tostring(type(reason) == 'table' and reason.err or reason)
   local number = tonumber(try('HINCRBY', state, 'quarantined', 1)) or 0
@@ -55,7 +55,7 @@ if ARGV[6] == 'ALL' then
   if upto == head then call('HSET', state, 'need', 0) end
 end
 if ARGV[7] ~= '' then
-  -- If XTRIM fails, `trimmed` stays, so these entries still count toward the bound of the journal.
+  -- If XTRIM fails, `trimmed` is not changed, so these entries still count as bytes of the journal.
   local trimmed = try('XTRIM', KEYS[2], 'MINID', ARGV[7])
   refusal = type(trimmed) == 'table' and trimmed.err or ''
   if refusal == '' then call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'), 'untrimmed', '')

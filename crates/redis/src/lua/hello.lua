@@ -1,15 +1,15 @@
 -- Returns the generation of the journal, and begins one if there is none.
 -- KEYS  1 state, 2 journal, 3 pulse:orphaned, 4 pulse:contexts, 5 pulse:timers.
 -- ARGV  1 name for a new generation, 2 partitions, 3 time or '' for TIME, 4 time to live of an orphaned journal in
---       seconds, 5 the most bytes of it: its oldest entries are kept.
--- Returns {generation, its age in seconds, '1' if neither entries nor contexts existed when it began, or '0'}.
+--       seconds, 5 the most bytes of an orphaned journal: the oldest entries are kept.
+-- Returns {generation, its age in seconds, '1' if no entries and no contexts existed when it began, or '0'}.
 local state, now = KEYS[1], ARGV[3] ~= '' and ARGV[3] or redis.call('TIME')[1]
 local generation, created, was_fresh = unpack(redis.call('HMGET', state, 'gen', 'created', 'fresh'))
 if generation then return {generation, now - created, was_fresh} end
 local orphans = redis.call('XLEN', KEYS[2])
-if orphans == 0 then redis.call('DEL', KEYS[2]) end -- An empty stream still refuses ids below its last one.
+if orphans == 0 then redis.call('DEL', KEYS[2]) end -- An empty stream still refuses ids below its last id.
 local fresh = (orphans == 0 and redis.call('EXISTS', KEYS[3], KEYS[4], KEYS[5]) == 0) and '1' or '0'
-if orphans > 0 then -- Without the state, nothing says which entries were folded.
+if orphans > 0 then -- Without the state, it is unknown which entries were folded.
   redis.call('DEL', KEYS[3])
   local left, from, page = tonumber(ARGV[5]), '-', nil
   repeat

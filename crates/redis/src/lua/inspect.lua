@@ -1,12 +1,12 @@
 -- Inspects the server for all instances: its memory, the keys in quarantine, and the missing tables of records.
 -- KEYS  1 state, 2 pulse:quarantine, 3 pulse:revisions.
--- ARGV  1 prefix, 2 the time, 3 '1' to ask INFO or '', then for each tier: seconds, and seconds for which slices
---       are kept.
--- Returns {'DONE', why INFO failed or ''}. Sets in the state:
+-- ARGV  1 prefix, 2 the time, 3 '1' to run INFO or '', then for each tier: seconds, and seconds for which slices are
+--       kept.
+-- Returns {'DONE', reason why INFO failed or ''}. Sets in the state:
 --       memory: the policy of eviction, the number of evicted keys, and 1 if no memory is left;
---       gone: the number of slices that lost their table within the last hour, and some of the tables; '' for none.
+--       gone: the number of slices whose table was lost within the last hour, and some of the tables; '' for none.
 local state, quarantine, revisions, now = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[2])
-local function ask(...) -- The reply, or nil if there is none or the command failed.
+local function ask(...) -- Returns the reply, or nil if there is no reply or the command failed.
   local reply = redis.pcall(...)
   return not (type(reply) == 'table' and reply.err) and reply or nil
 end
@@ -22,8 +22,7 @@ if reply then
   if generation and memory ~= known_memory then redis.call('HSET', state, 'memory', memory) end
 end
 
--- Whether a quarantined key still holds foreign data. The key's name determines the expected type; sums are checked,
--- too.
+-- Returns whether a quarantined key still holds foreign data: a type that does not fit the name, or wrong sums.
 local function is_wrong(key, reason)
   local name, slice = string.sub(key, #ARGV[1] + 1), string.match(reason, 'slice (%-?%d+)')
   if ask('EXISTS', key) == 0 then return false end
@@ -36,7 +35,7 @@ local function is_wrong(key, reason)
       return wrong
     end
   end
-  local count = slice and ask('HGET', key, slice) or '0' -- The addition overflowed only if the sum is large.
+  local count = slice and ask('HGET', key, slice) or '0' -- A large count could overflow at the next addition.
   return not ask('HLEN', key) or not string.find(count, '^%-?%d+$') or math.abs(tonumber(count)) > 2 ^ 62
 end
 if (ask('HLEN', quarantine) or 101) <= 100 then
@@ -47,7 +46,7 @@ if (ask('HLEN', quarantine) or 101) <= 100 then
   end
 end
 
--- A slice whose table is missing gets another revision, which records when the loss was found.
+-- The revision of a slice whose table is missing becomes `gone` and the time at which the loss was found.
 local kept, count, gone, listed = {}, 0, {}, ask('HGETALL', revisions) or {}
 for i = 4, #ARGV, 2 do kept[ARGV[i]] = tonumber(ARGV[i + 1]) end
 for i = 1, #listed, 2 do

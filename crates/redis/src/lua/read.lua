@@ -1,21 +1,20 @@
--- Reads entries that are not folded, or the records that a round changes, if the state has the given version.
+-- Reads entries that are not folded, or fields that a round changes, if the state has the given version.
 -- KEYS  1 state, 2 journal, 3 lease, then a key of fields for each group.
 -- ARGV  1 version, 2 instance, 3 time to live of the lease in ms, 4 most bytes of entries or '' for none, 5 the entry
---       after which to begin, 6 the server's time or '' for TIME, 7 most bytes of one entry, then for each group:
---       HMGET or ZMSCORE, n, and n fields.
--- Returns {'STALE'}, {'READ', head, time, entries}, or {'READ', head, time, values of the first group, …}, where a
---       group whose key cannot be read is empty. Of an entry with too many bytes, only the short fields are returned.
+--       after which to begin, 6 the time or '' for TIME, 7 most bytes of one entry, then for each group: HMGET or
+--       ZMSCORE, n, and n fields.
+-- Returns {'STALE'}, {'READ', head, time, entries}, or {'READ', head, time, values of the first group, …}. A group is
+--       empty if its key cannot be read. An entry with too many bytes has only its short fields.
 local v, head, low, upto = unpack(redis.call('HMGET', KEYS[1], 'v', 'head', 'low', 'upto'))
 if v ~= ARGV[1] then return {'STALE'} end
--- Prolongs the lease. No other instance holds it: acquiring the lease would have changed the version.
+-- Renews the lease. No other instance holds the lease: acquiring it would have changed the version.
 redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 local result, a = {'READ', head, ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]}, 7
 if ARGV[4] ~= '' then
-  -- Reads entries up to the end of a begun round, or else up to `head`: entries of another program have ids after
-  -- `head`.
+  -- Reads entries up to the end of a begun round, or else up to `head`. Entries of another program come after `head`.
   local from, till, left, most = '(' .. ARGV[5], upto ~= '' and upto or head, tonumber(ARGV[4]), tonumber(ARGV[7])
-  -- A failover since the previous read may have taken entries back, but not the version. The last entry of that read is
-  -- missing then.
+  -- A failover since the previous read may have lost entries, but not the version. Then the last entry of the previous
+  -- read is missing.
   if ARGV[5] ~= low and #redis.call('XRANGE', KEYS[2], ARGV[5], ARGV[5]) == 0 then return {'STALE'} end
   local entries, page = {}, nil
   repeat
@@ -23,7 +22,7 @@ if ARGV[4] ~= '' then
     for _, entry in ipairs(page) do
       local fields, short, size = entry[2], {}, 64 -- An entry takes more memory than its bytes.
       for i = 1, #fields do size = size + #fields[i] end
-      -- No instance sends so large an entry. The entry is set aside, and its head says what it contains.
+      -- No instance sends such a large entry. The entry is set aside, and its short fields describe it.
       if size > most or #fields > 32 then
         for i = 1, math.min(#fields, 32), 2 do
           if #fields[i] + #fields[i + 1] <= 64 then short[#short + 1], short[#short + 2] = fields[i], fields[i + 1] end

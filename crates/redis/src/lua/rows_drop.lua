@@ -1,4 +1,4 @@
--- Removes rows without a positive delay, as the book's scheduler does. A row that got a delay meanwhile stays.
+-- Removes rows without a positive delay, as the book's scheduler does. A row that has a delay again stays.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, then the key of each cached row.
 -- ARGV  the id of each row.
 -- Returns the number of removed rows.

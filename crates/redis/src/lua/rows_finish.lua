@@ -1,17 +1,16 @@
 -- Ends the lease of a row. A result is dropped if the row has changed since the lease.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 the cached row.
 -- ARGV  1 time or '' for TIME, 2 token, 3 id, 4 due or '' for a row without a schedule, 5 'ROW', 'MISSING', 'DROPPED'
---       or 'FAILED', 6 the row, or why it failed, 7 ttl in ms or '', 8 part of the delay until it is due, 9 backoff
---       in s.
--- Returns {1, or 0 if the lease has passed to another holder or the row has changed; seconds until the row is due, or
---       ''}.
+--       or 'FAILED', 6 the row, or the reason of the failure, 7 ttl in ms or '', 8 factor for the delay of a row that
+--       was scheduled together with other rows, 9 backoff in s.
+-- Returns {1, or 0 if another holder has the lease or the row has changed; seconds until the row is due, or ''}.
 local time = redis.call('TIME')
 local now = tonumber(ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]))
 local id, due, kind = ARGV[3], ARGV[4], ARGV[5]
 local token, loaded, failures, spread = string.match(redis.call('HGET', KEYS[3], id) or '', '^%S+ (%S+) (%S+) (%S+) (%S+) ')
 if token ~= ARGV[2] then return {0, ''} end
 local delay, score = tonumber(redis.call('ZSCORE', KEYS[1], id) or 0), redis.call('ZSCORE', KEYS[2], id) or ''
-if score ~= due or due ~= '' and not (delay > 0) then -- Another program has scheduled or removed the row.
+if score ~= due or due ~= '' and not (delay > 0) then -- The row was scheduled again or removed meanwhile.
   if score == '' then redis.call('HDEL', KEYS[3], id); return {0, ''} end
   redis.call('HSET', KEYS[3], id, string.format('0 - %s %s %s ', loaded, failures, spread))
   return {0, string.format('%.6f', score - now)}

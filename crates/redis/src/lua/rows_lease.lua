@@ -1,9 +1,9 @@
--- Leases rows. A leased row stays in schedule:, so that the book's functions see it.
+-- Leases rows. A leased row stays in schedule:, where the book's functions can find it.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 for 'ROW' and 'FREE', the cached row.
 -- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 for 'FREE',
 --       the most bytes of a row that can be read.
 -- Returns {leased rows as id, due or '', failures; seconds until the next row is due, or ''; entries that are not rows
--- as id, reason; ids without a positive delay, which rows_drop.lua removes, as it gets the keys of the cached rows}.
+--       as id, reason; ids without a positive delay, which rows_drop.lua removes together with the cached rows}.
 local time = redis.call('TIME')
 local now = tonumber(ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]))
 local leased, garbage, gone, next_due, until_time = {}, {}, {}, nil, string.format('%.6f', now + ARGV[3])
@@ -34,7 +34,7 @@ local function is_utf8(text)
   return not string.find(text, '[\128-\255]')
 end
 
--- The reason why an entry of the schedule is not a row.
+-- Returns the reason why an entry of the schedule is not a row, or nil for a row.
 local function problem(id, delay)
   if #id > MAX_ID then return 'its id is longer than 256 bytes' end
   if delay > YEAR then return 'its delay is longer than a year' end
@@ -42,8 +42,8 @@ local function problem(id, delay)
 end
 
 if ARGV[4] ~= 'DUE' then
-  -- A value that cannot be read is replaced: a value of another type (an error here), an empty value, or a value that
-  -- is too long.
+  -- A row counts as not cached if its key has another type (an error here), an empty value, or a value that is too
+  -- long.
   local function byte(at) return try('GETRANGE', KEYS[5], at, at) end
   local first_byte = byte(0)
   local is_cached = type(first_byte) == 'string' and first_byte ~= ''
@@ -69,7 +69,7 @@ while #leased < limit do
       redis.call('ZREM', KEYS[4], id)
       moved = moved + 1
     elseif why then
-      -- The entry is checked again in a minute, and does not block other rows until then.
+      -- The entry moves to a minute later, and does not block other rows until then.
       redis.call('ZADD', KEYS[2], string.format('%.6f', now + 60), id)
       garbage[#garbage + 1], garbage[#garbage + 2] = string.sub(id, 1, MAX_ID), why
       moved = moved + 1
@@ -81,7 +81,7 @@ while #leased < limit do
   if #ids < 100 then break end
   offset, looks = offset + #ids - moved, looks + #ids + 4 * moved
   if looks >= MAX_LOOKS or #gone >= MAX_GONE then
-    if moved > 0 or #gone > 0 then next_due = now end -- The next call, at once, looks at the remaining rows.
+    if moved > 0 or #gone > 0 then next_due = now end -- The next call follows at once, and reads the remaining rows.
     break
   end
 end

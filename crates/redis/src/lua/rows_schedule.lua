@@ -1,6 +1,6 @@
 -- Schedules rows, which are due at once, and removes rows whose delay is not positive.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, then the key of each cached row.
--- ARGV  1 time or '' for TIME, 2 the most rows, 3 '1' to spread their next due times, then id and delay of each row.
+-- ARGV  1 time or '' for TIME, 2 the most rows, 3 '1' to spread the later refreshes, then id and delay of each row.
 -- Returns {'DONE', rows} or, without a change, {'FULL', rows}.
 local time, rows = redis.call('TIME'), redis.call('ZCARD', KEYS[1])
 local now, new = ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]), 0

@@ -1,5 +1,5 @@
 -- Precedes other scripts. Calls a command for a key that may hold the data of another program. Returns an error that
--- shows such data: the key has another type, or its stream takes no further entry. Any other error, such as a denied
+-- such data causes: the key has another type, or its stream accepts no further entry. Any other error, such as a denied
 -- command, ends the script.
 local function try(...)
   local reply = redis.pcall(...)

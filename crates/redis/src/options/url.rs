@@ -17,7 +17,7 @@ pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, Bu
         return Err(BuildError::new(field, without_password(url), allowed));
     }
     let parsed = url.into_connection_info().map_err(|error| {
-        // The error has no source, as the client's text could contain parts of the URL.
+        // The error has no source, because the client's text could contain parts of the URL.
         let allowed = format!(
             "must be redis://[user:password@]host[:port][/database], rediss://… or \
              unix:///path, with special characters in the password percent-encoded ({})",
@@ -26,14 +26,14 @@ pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, Bu
         BuildError::new(field, without_password(url), allowed)
     })?;
     if matches!(parsed.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
-        let allowed = "TLS without a check of the certificate is not allowed: leave out #insecure, and give an authority of \
-                       your own by `redis_certificates`";
+        let allowed = "TLS without a check of the certificate is not allowed: leave out #insecure, and set your own \
+                       authority by `redis_certificates`";
         return Err(BuildError::new(field, without_password(url), allowed));
     }
     Ok(parsed)
 }
 
-/// Parses URLs that differ only in host and port. Returns the part that they share, and the addresses.
+/// Parses URLs that differ only in host and port. Returns the information that they share, and the addresses.
 pub(super) fn parse_all<U: AsRef<str>>(
     field: &'static str,
     urls: impl IntoIterator<Item = U>,
@@ -77,7 +77,7 @@ fn differ_in_address_only(one: &ConnectionInfo, other: &ConnectionInfo) -> bool 
         && is_tls(one) == is_tls(other)
 }
 
-/// Parses the name of a service, or a URL whose host is the name. If the Sentinels use TLS, the primary must, too.
+/// Parses the name of a service, or a URL with the name as host. With TLS for the Sentinels, the primary must use TLS.
 pub(super) fn parse_service(
     field: &'static str,
     service: &str,
@@ -155,12 +155,13 @@ mod tests {
     #[test]
     fn a_service_is_a_name_or_a_url() {
         let seeds = ["redis://:pw@s:26379"];
-        let place = |service| RedisOptions::sentinel(service, seeds).map(|it| it.place());
-        let named = place("my-master.1_a").expect("a name");
+        let address =
+            |service| RedisOptions::sentinel(service, seeds).map(|options| options.address());
+        let named = address("my-master.1_a").expect("a name");
         assert_eq!(named, "my-master.1_a/0 of the Sentinels s:26379");
         let options = RedisOptions::sentinel("redis://me:hunter2@MyMaster/3", seeds);
         let options = options.expect("a URL");
-        assert_eq!(options.place(), "MyMaster/3 of the Sentinels s:26379");
+        assert_eq!(options.address(), "MyMaster/3 of the Sentinels s:26379");
         let settings = options.info.redis_settings();
         assert_eq!(settings.username(), Some("me"));
         assert_eq!(settings.password(), Some("hunter2"));
@@ -173,7 +174,7 @@ mod tests {
             "me:hunter2@name",
             "unix:///hunter2",
         ] {
-            let error = place(bad).expect_err("refused");
+            let error = address(bad).expect_err("refused");
             assert_eq!(error.field(), "redis_sentinel");
             let is_shown = error.to_string().contains("hunter2");
             assert!(!is_shown || bad.starts_with("unix"), "{error}");

@@ -49,7 +49,7 @@ impl Range {
         ranges.collect()
     }
 
-    /// The rest of the range after a member.
+    /// The part of the range after a member.
     fn after(self, member: &[u8]) -> Self {
         let min = [b"(", member].concat();
         Self { min, ..self }
@@ -63,7 +63,7 @@ impl Range {
 }
 
 impl RedisStore {
-    /// The names of the user's counters that `known:` lists at any of the precisions, without those that are not UTF-8.
+    /// The names of the user's counters that `known:` lists at any of the precisions, without names that are not UTF-8.
     pub(crate) async fn read_counter_names(&self, precisions: &[u32]) -> Result<Vec<String>> {
         let known = self.keys.known();
         let mut names = HashSet::new();
@@ -82,9 +82,9 @@ impl RedisStore {
             for (range, reply) in ranges.into_iter().zip(&replies) {
                 // A key of another type reads as empty.
                 let members = reply.as_ref().map_or(&[][..], items);
-                let of_range = members.iter().filter_map(text);
-                let of_range = of_range.filter_map(|member| range.name_of(member));
-                names.extend(of_range.map(str::to_owned));
+                let found = members.iter().filter_map(text);
+                let found = found.filter_map(|member| range.name_of(member));
+                names.extend(found.map(str::to_owned));
                 let last = members.last().and_then(bytes);
                 if let Some(last) = last.filter(|_| members.len() >= NAMES_AT_ONCE) {
                     unread.push(range.after(last));

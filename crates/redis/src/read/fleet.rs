@@ -107,7 +107,7 @@ impl RedisStore {
                         if let Some(name) = text(name) {
                             alive.instance = name.into();
                         }
-                        // An instance without a heartbeat has ended meanwhile.
+                        // The heartbeat of an instance is missing if the instance has ended meanwhile.
                         if alive.in_flight.is_some() || *in_flight == Value::Nil {
                             continue;
                         }

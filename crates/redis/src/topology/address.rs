@@ -16,7 +16,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// An address that a server has announced. `None` if it cannot be connected to.
+    /// An address that a server has announced. `None` if no connection to this address is possible.
     pub(crate) fn announced(host: &str, port: u16) -> Option<Self> {
         let is_host = (1..=MAX_HOST_BYTES).contains(&host.len())
             && host.bytes().all(|byte| {
@@ -28,7 +28,7 @@ impl Address {
         })
     }
 
-    /// Parses `host:port`. An IPv6 host may be in brackets or, as in redirects, without. An empty host means
+    /// Parses `host:port`. An IPv6 host may be in brackets; redirects give it without brackets. An empty host means
     /// `same_host`.
     pub(crate) fn parse(text: &str, same_host: Option<&str>) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_servers_write_them() {
-        let parse = |text| Address::parse(text, Some("seed")).map(|it| (it.host, it.port));
+        let parse = |text| Address::parse(text, Some("seed")).map(|a| (a.host, a.port));
         assert_eq!(parse("10.0.0.1:7000"), Some(("10.0.0.1".into(), 7000)));
         assert_eq!(parse(":7001"), Some(("seed".into(), 7001)));
         assert_eq!(parse("fe80::1:7002"), Some(("fe80::1".into(), 7002)));

@@ -142,13 +142,14 @@ mod tests {
 
     #[test]
     fn a_sentinel_answers_with_a_host_and_a_port() {
-        let of = |words: &[&str]| {
+        let named = |words: &[&str]| {
             let reply = Value::Array(words.iter().copied().map(word).collect());
             named_by_sentinel(&reply).map(|address| address.to_string())
         };
-        assert_eq!(of(&["fe80::1", "6379"]).as_deref(), Some("[fe80::1]:6379"));
+        let address = named(&["fe80::1", "6379"]);
+        assert_eq!(address.as_deref(), Some("[fe80::1]:6379"));
         for nonsense in [&[][..], &["a", "6379", "more"], &["", "6379"], &["a", "-1"]] {
-            assert_eq!(of(nonsense), None, "{nonsense:?}");
+            assert_eq!(named(nonsense), None, "{nonsense:?}");
         }
     }
 }

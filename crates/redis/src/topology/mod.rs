@@ -1,5 +1,5 @@
-//! Finds the server that has all keys: the configured one, the owner of a cluster's slot, or the primary that Sentinel
-//! names.
+//! Finds the server that has all keys: the configured server, the owner of a cluster's slot, or the primary that
+//! Sentinel names.
 //!
 //! The clients of the crate `redis` for clusters and Sentinel are not used. The cluster client connects to every
 //! primary and replica, so the connections of a fleet would grow with the number of nodes, although all keys of a
@@ -67,9 +67,9 @@ pub(crate) struct Topology {
 struct Found {
     /// The server that was named last.
     server: Option<Address>,
-    /// Whether another server may have the keys by now.
+    /// Whether another server may have the keys now.
     is_doubted: bool,
-    /// The number of changes of `server`. A connection with another number leads to another server.
+    /// The number of changes of `server`. A connection with another number may lead to another server.
     changes: u64,
     /// The nodes of the cluster.
     nodes: Vec<Address>,
@@ -94,9 +94,9 @@ impl Topology {
     pub(crate) fn new(options: &RedisOptions, dialer: &Arc<Dialer>) -> Self {
         let dialer = match &options.sentinel_info {
             Some(info) => {
-                let mut of_sentinel = options.clone();
-                (of_sentinel.info, of_sentinel.credentials) = (info.clone(), None);
-                Arc::new(Dialer::new(of_sentinel, ServerInfo::of_sentinel(info)))
+                let mut options = options.clone();
+                (options.info, options.credentials) = (info.clone(), None);
+                Arc::new(Dialer::new(options, ServerInfo::of_sentinel(info)))
             }
             None => dialer.clone(),
         };
@@ -136,13 +136,14 @@ impl Topology {
         lock(&self.found).server.clone()
     }
 
-    /// The number of times that another server was named. A connection made before a change leads to the wrong server.
+    /// The number of times that another server was named. A connection from before the last change leads to the wrong
+    /// server.
     pub(crate) fn changes(&self) -> u64 {
         lock(&self.found).changes
     }
 
-    /// Makes the next connection look for the server again. Another server is asked first, as the one that answered
-    /// last may be cut off.
+    /// Makes the next connection look for the server again. Another node or Sentinel is asked first, because the last
+    /// one that answered may be cut off.
     pub(crate) fn doubt(&self) {
         let mut found = lock(&self.found);
         found.is_doubted = true;
@@ -239,7 +240,7 @@ impl Topology {
         }
     }
 
-    /// Notes a call. Returns whether the caller must run [`Self::ask_while_called`], as with Sentinels.
+    /// Notes a call. Returns whether [`Self::ask_while_called`] must run, which is necessary with Sentinels.
     pub(crate) fn called(&self) -> bool {
         self.has_calls.store(true, Ordering::Relaxed);
         matches!(self.layout(), Layout::Sentinel(_))
@@ -249,7 +250,7 @@ impl Topology {
     pub(crate) async fn ask_while_called(self: Arc<Self>) {
         while self.has_calls.swap(false, Ordering::Relaxed) {
             let _ = tokio::time::timeout(ASKED_EVERY, self.sooner.notified()).await;
-            // An error only causes a warning, as the primary is probably the same.
+            // An error only causes a warning, because the primary is probably the same.
             let _ = self.ask().await;
         }
     }
@@ -271,8 +272,8 @@ impl Topology {
         )))
     }
 
-    /// The servers to ask, in order. The last known owner of the slot comes last, as it may be cut off from the other
-    /// nodes.
+    /// The servers to ask, in order. The last known owner of the slot comes last, because it may be cut off from the
+    /// other nodes.
     fn candidates(&self) -> Vec<Address> {
         let (found, seeds) = (lock(&self.found), &self.dialer.options.seeds);
         let mut candidates = seeds.clone();
@@ -295,8 +296,8 @@ impl Topology {
         found.trouble = answer.as_ref().err().map(StoreError::to_string);
         let (asked, server, nodes) = answer?;
         let mut seeds = self.dialer.options.seeds.iter();
-        if let Some(place) = seeds.position(|it| *it == asked) {
-            found.first = place;
+        if let Some(index) = seeds.position(|seed| *seed == asked) {
+            found.first = index;
         }
         if !nodes.is_empty() {
             found.nodes = nodes;
@@ -333,8 +334,8 @@ impl Topology {
             };
             return Err(server_info.error(StoreErrorKind::Refused, &message));
         };
-        // Nodes with an invalid mapped address are left out, as they cannot be asked. If the server's address is
-        // invalid, this fails.
+        // Nodes with an invalid mapped address are omitted, because they cannot be asked. If the server's own mapped
+        // address is invalid, this fails.
         let nodes = nodes.into_iter().filter_map(|node| self.reach(node).ok());
         Ok((asked, self.reach(server)?, nodes.collect()))
     }
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_asked_in_turn_and_the_last_owner_last() {
+    fn the_first_node_to_ask_changes_and_the_last_owner_is_asked_last() {
         let options = RedisOptions::cluster(["redis://a:1", "redis://b:2"]).expect("URLs");
         let server_info = ServerInfo::new(&options, &Keys::new("".into()));
         let dialer = Dialer::new(options.clone(), server_info);

@@ -8,10 +8,10 @@ use super::address::Address;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::store::StoreFuture;
 
-/// The time that a server has to answer before the next server is asked, too.
+/// The time that a server has to answer before the next server is asked too.
 const HEAD_START: Duration = Duration::from_millis(150);
 
-/// Returns the first answer. When a server fails, the next one is asked at once.
+/// Returns the first answer. When a server fails, the next server is asked at once.
 ///
 /// # Errors
 /// Fails if no server answered. The error has the reasons of the first three failures, and the kind of error of the
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_error_tells_what_each_server_said() {
+    async fn the_error_has_the_reason_of_each_server() {
         let error = first_answer(servers(&["down", "denies"]), ask).await;
         let error = error.expect_err("no answer");
         assert_eq!(error.kind(), StoreErrorKind::Forbidden);

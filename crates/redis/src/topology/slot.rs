@@ -1,5 +1,5 @@
-//! The slot of a key in a cluster. The text in the key's first braces decides the slot, so that all keys of a prefix
-//! can share one.
+//! The slot of a key in a cluster. The text in the key's first braces decides the slot, so all keys with such a prefix
+//! are in one slot.
 
 /// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
@@ -7,8 +7,8 @@ const SLOTS: u16 = 16_384;
 /// The part of a key or prefix that decides the slot: the text between the first `{` and the next `}`. `None` if there
 /// is no such part or it is empty; then the whole key decides.
 pub(crate) fn hash_tag(key: &str) -> Option<&str> {
-    let (_, behind) = key.split_once('{')?;
-    let (tag, _) = behind.split_once('}')?;
+    let (_, after) = key.split_once('{')?;
+    let (tag, _) = after.split_once('}')?;
     (!tag.is_empty()).then_some(tag)
 }
 
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slot_is_that_of_the_specification() {
+    fn slots_are_as_specified() {
         // The check value of the specification of Redis Cluster, and the answers of CLUSTER KEYSLOT in Redis 7.0.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot_of("foo"), 12_182);
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_what_stands_between_the_first_braces() {
+    fn a_tag_is_the_text_between_the_first_braces() {
         for (key, tag) in [
             ("{pulse:shop}:", Some("pulse:shop")),
             ("a{b}c{d}", Some("b")),

@@ -60,7 +60,7 @@ async fn a_phone_shows_the_sorted_column() {
 }
 
 #[tokio::test]
-async fn the_keyboard_reaches_everything_and_the_focus_is_seen() {
+async fn the_keyboard_reaches_all_controls_and_the_focus_is_visible() {
     let page = open("bad_deploy", "overview").await;
     let focused = "(() => {
         const at = document.activeElement;
@@ -81,13 +81,13 @@ async fn the_keyboard_reaches_everything_and_the_focus_is_seen() {
         reached.push(name);
     }
     for name in ["paths", "health", "p99"] {
-        let is_reached = reached.iter().any(|one| one == name);
+        let is_reached = reached.iter().any(|reached| reached == name);
         assert!(is_reached, "Tab does not reach {name}, only {reached:?}");
     }
 }
 
 #[tokio::test]
-async fn nothing_moves_for_whoever_wants_that() {
+async fn nothing_moves_if_the_user_prefers_reduced_motion() {
     const MOVES: &str = "(() => {
         delete document.body.dataset.ready;
         const {animationName, backgroundColor} = getComputedStyle($('.tile .value'));
@@ -106,7 +106,7 @@ async fn nothing_moves_for_whoever_wants_that() {
             || (style.animationName !== 'none' && parseFloat(style.animationDuration) > 0.01)).length";
     let slow: usize = page.eval(slow).await;
     assert_eq!(slow, 0, "elements with transitions or animations");
-    // Lines move softly. While a screen waits for its first answer, it shows grey places for the figures.
+    // Lines are animated. While a screen waits for its first answer, it shows grey places for the figures.
     for (media, expected) in [
         (Media::ReducedMotion, ["none", "0s", "false"]),
         (Media::Light, ["wait", "0.2s", "false"]),

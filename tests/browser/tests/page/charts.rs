@@ -4,7 +4,7 @@ use pulse_browser::page::Page;
 use pulse_browser::service::{QUIET, Service};
 use serde_json::Value;
 
-use crate::{click_in_menu, open, rows, save, set, turn};
+use crate::{click_in_menu, open, rows, save, set, toggle};
 
 const LATENCY: &str = "[data-chart=latency]";
 const HOUR: &str = "overview?range=1h";
@@ -40,7 +40,7 @@ async fn a_chart_has_lines_and_is_also_a_table_and_a_file() {
                 "$$('{chart} .mark-line').length >= 2 && $$('{chart} .change-line').length === 1"
             );
             page.until(&lines).await;
-            turn(&page, name).await;
+            toggle(&page, name).await;
             page.until_shown(&format!("{chart} table")).await;
             page.until_hidden(&format!("{chart} .plot, {chart} > svg"))
                 .await;
@@ -49,7 +49,7 @@ async fn a_chart_has_lines_and_is_also_a_table_and_a_file() {
             let cells = format!("{chart} table tbody tr:nth-child(3) td");
             let cells = page.texts(&cells).await.concat();
             assert!(cells.contains(|c: char| c.is_ascii_digit()), "{cells:?}");
-            turn(&page, name).await;
+            toggle(&page, name).await;
             page.until_hidden(&format!("{chart} table")).await;
         }
     }
@@ -112,7 +112,7 @@ async fn the_latency_is_logarithmic_or_linear() {
 #[tokio::test]
 async fn each_range_has_the_same_legend() {
     let page = open("bad_deploy", HOUR).await;
-    let told = "$$('.legend .muted').map((told) => told.textContent)";
+    let told = "$$('.legend .muted').map((note) => note.textContent)";
     let legend = "$$('[data-chart] .legend button').map((button) => `${button.textContent} ${button.disabled}`)";
     let percentiles = |off: bool| format!("mean false,p50 {off},p95 {off},p99 {off}");
     let of_all = "2xx false,3xx false,4xx false,aborted false,5xx, failed false";
@@ -135,7 +135,7 @@ async fn each_range_has_the_same_legend() {
 #[tokio::test]
 async fn the_precision_is_automatic_or_chosen() {
     let page = open("bad_deploy", HOUR).await;
-    turn(&page, "latency").await;
+    toggle(&page, "latency").await;
     let rows = format!("$$('{LATENCY} table tbody tr').length");
     let minutes = |n: &usize| (55..=61).contains(n);
     page.until_value(&rows, minutes).await;
@@ -152,7 +152,7 @@ async fn the_precision_is_automatic_or_chosen() {
 }
 
 #[tokio::test]
-async fn quiet_minutes_break_the_line_and_those_without_a_service_are_hatched_and_not_zero() {
+async fn quiet_minutes_break_the_line_and_minutes_without_a_service_are_hatched() {
     const NOT_RUNNING: &str = "not recorded: the service was not running";
     let minutes = (QUIET.end - QUIET.start) as usize;
     for was_running in [true, false] {
@@ -196,7 +196,7 @@ async fn quiet_minutes_break_the_line_and_those_without_a_service_are_hatched_an
         let hits = rows(&page, "hits").await;
         let is_zero = |row: &&Value| row["2xx_per_minute"] == 0;
         assert_eq!(hits.iter().filter(is_zero).count(), zeros, "{hits:?}");
-        turn(&page, "hits").await;
+        toggle(&page, "hits").await;
         page.until_shown("[data-chart=hits] table").await;
         let mut starts = page.texts("[data-chart=hits] table tbody th").await;
         starts.retain(|start| start.contains(NOT_RUNNING));

@@ -5,7 +5,7 @@ use pulse_browser::screens::SCREENS;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-use crate::{open, save, turn, until, until_polled};
+use crate::{open, save, toggle, until, until_polled};
 
 /// The encoded bytes of the page, its style and its scripts.
 fn assets(until: &str) -> String {
@@ -24,7 +24,7 @@ const FIRST_PAINT: u64 = 35_000;
 const ALL: u64 = 80_000;
 
 #[tokio::test]
-async fn each_poll_is_one_request_and_a_page_that_nobody_looks_at_sends_none() {
+async fn each_poll_is_one_request_and_a_hidden_page_sends_none() {
     let shop = Shop::with("slow_query").await;
     let page = Page::open(&shop.url()).await;
     page.hasten().await;
@@ -94,7 +94,7 @@ async fn the_page_is_small_and_a_second_visit_fetches_only_the_page_and_the_data
         page.visit(&shop.url(), screen).await;
     }
     page.show("overview").await;
-    turn(&page, "hits").await;
+    toggle(&page, "hits").await;
     page.until_shown("[data-chart=hits] table").await;
     save(&page, "latency", "csv").await;
     let all: u64 = page.eval(&assets("Infinity")).await;
@@ -107,9 +107,9 @@ async fn the_page_is_small_and_a_second_visit_fetches_only_the_page_and_the_data
     page.until_screen("overview").await;
     let exchanges = page.exchanges().await;
     let fetched = exchanges[before..].iter();
-    let fetched = fetched.filter(|one| one.url.starts_with("http") && !one.is_cached);
+    let fetched = fetched.filter(|request| request.url.starts_with("http") && !request.is_cached);
     let fetched: Vec<_> = fetched
-        .map(|one| one.path().split('?').next().unwrap())
+        .map(|request| request.path().split('?').next().unwrap())
         .collect();
     assert!(!fetched.is_empty());
     let is_needed = |path: &&str| *path == "/admin/pulse" || path.ends_with("/api/screen");

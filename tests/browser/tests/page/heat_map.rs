@@ -5,7 +5,7 @@ use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 
 use crate::accessibility::assert_accessible;
-use crate::{column, open, rows, turn};
+use crate::{column, open, rows, toggle};
 
 const LATENCY: &str = "[data-chart=latency]";
 const PLOT: &str = "[data-chart=latency] .plot[role=slider]";
@@ -36,7 +36,7 @@ async fn until_cell(page: &Page, key: &str, passes: impl Fn(&str) -> bool) {
 }
 
 #[tokio::test]
-async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
+async fn a_click_on_a_cell_lists_its_kept_requests() {
     let service = Service::with_slow_minute().await;
     let url = service.screen(&format!("{PATH}&hide=mean,p50,p95,p99"));
     let page = Page::open(&url).await;
@@ -71,7 +71,7 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     page.click(".cell-list button").await;
     page.until_hidden(".cell-list").await;
 
-    turn(&page, "latency").await;
+    toggle(&page, "latency").await;
     let cells = format!(
         "$$('{LATENCY} tbody tr').map((row) => [...row.cells].slice(1).map((cell) => cell.innerText)
             .filter((text) => text !== '–').join(' '))"
@@ -91,7 +91,7 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     let slowest = saved.iter().find(|cell| cell["requests"] == 1).unwrap();
     let (from, to) = (slowest["from"].as_f64(), slowest["to"].as_f64());
     assert!(from <= Some(0.9) && Some(0.9) < to, "{slowest}");
-    turn(&page, "latency").await;
+    toggle(&page, "latency").await;
 
     page.click(&format!("{LATENCY} button[data-heat='0']"))
         .await;

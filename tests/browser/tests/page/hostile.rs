@@ -105,7 +105,7 @@ async fn kinds_and_messages_of_errors_are_text() {
 
 /// Saves cells with characters that recorded names cannot have, because names are escaped when they are recorded.
 #[tokio::test]
-async fn no_spreadsheet_takes_a_cell_for_a_formula_or_for_two() {
+async fn a_spreadsheet_reads_no_cell_as_a_formula_or_as_two_cells() {
     let cells = [
         ("=1+1", "'=1+1"),
         ("-1", "'-1"),
@@ -153,7 +153,7 @@ async fn no_spreadsheet_takes_a_cell_for_a_formula_or_for_two() {
 }
 
 #[tokio::test]
-async fn a_state_that_makes_no_sense_is_the_default() {
+async fn an_invalid_state_becomes_the_default() {
     let service = Service::everywhere().await;
     let page = Page::empty().await;
     for state in [

@@ -58,7 +58,7 @@ fn is_about(change: &Value, instance: &str) -> bool {
 }
 
 /// Panics if the API lists any other change, or a change at another time.
-async fn nothing_else_is_named(shop: &Shop, kind: &str, context: Option<&str>) {
+async fn no_other_change_is_listed(shop: &Shop, kind: &str, context: Option<&str>) {
     let (began, live) = (shop.incident_began(), shop.past_ended() - 60);
     let mut client = Client::connect(shop.demo().address()).await;
     let answer = client.json("/admin/pulse/api/changes?limit=1000").await;
@@ -80,7 +80,7 @@ async fn nothing_else_is_named(shop: &Shop, kind: &str, context: Option<&str>) {
 /// Opens the page of a shop, with nothing chosen, and reads the cause of the change in the first screen, in windows of
 /// three sizes. Returns the page and a selector of the change on the overview.
 async fn open(shop: &Shop, kind: &str, context: Option<&str>, cause: &str) -> (Page, String) {
-    nothing_else_is_named(shop, kind, context).await;
+    no_other_change_is_listed(shop, kind, context).await;
     let page = Page::open(&shop.url()).await;
     page.until_screen("overview").await;
     // If an instance is bad, the change may be about any of its pages.
@@ -101,7 +101,7 @@ async fn open(shop: &Shop, kind: &str, context: Option<&str>, cause: &str) -> (P
 async fn explain(shop: &Shop, incident: &Incident) -> Page {
     let (page, change) = open(shop, incident.kind, incident.context, incident.cause).await;
     let began = shop.incident_began();
-    // The change, its begin, and the page to fix first. If an instance is bad, the answers name the instance instead of
+    // The change, its start, and the page to fix first. If an instance is bad, the answers name the instance instead of
     // a page.
     let instance = incident.instances.first().copied().unwrap_or_default();
     let (named, key) = match incident.context {
@@ -316,11 +316,11 @@ async fn failures_are_explained() {
         format!("$$('{REQUEST} td[data-column=status]').every((one) => /^5/.test(one.innerText))");
     let are_new = format!("((ages) => ages.length && ages.every((age) => age < 3600))({ages})");
     seen(&page, REQUEST, &format!("{fail} && {are_new}")).await;
-    how_it_failed(&shop, &page).await;
+    failure_is_shown(&shop, &page).await;
 }
 
 /// Reads the kind of error and its message on the screen of the failing path, and opens the codes and all kinds.
-async fn how_it_failed(shop: &Shop, page: &Page) {
+async fn failure_is_shown(shop: &Shop, page: &Page) {
     const FIRST: &str = "[data-panel=change] li[data-kind=failing] .change";
     const NAMES: &str = r"/^[23]\d% fail: payment_timeout \(timer payment\)$/";
     const MESSAGE: &str = "pay.example.com: no answer within 2 s";
@@ -362,7 +362,7 @@ async fn how_it_failed(shop: &Shop, page: &Page) {
         .await;
     page.until_fragment_has("context=POST+/checkout").await;
 
-    // The page escapes a text by itself, as a store may have another text than the crate writes.
+    // The page itself escapes texts, because a store may have texts that the crate did not write.
     let proxy = ReverseProxy::start(shop.demo().address()).await;
     proxy.alter(|_, body| body.replace(MESSAGE, r"<img src=x onerror=alert(1)>\u202egpj\u0007"));
     let hostile = Page::open(&proxy.screen("path?context=POST%20%2Fcheckout")).await;
@@ -465,7 +465,7 @@ async fn a_busy_machine_is_suspected_and_has_charts() {
 }
 
 #[tokio::test]
-async fn a_longer_queue_is_told_on_every_screen_with_what_surrounds_it() {
+async fn a_longer_queue_is_shown_on_every_screen() {
     const TILE: &str = "[data-tile=queue]";
     let shop = Shop::in_which("queue").await;
     let cause = r"Requests wait in front of the instances, not in a page: \+9\d\sms in the queue";

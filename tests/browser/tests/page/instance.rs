@@ -26,7 +26,7 @@ async fn a_lone_instance_has_the_charts_of_the_service() {
 }
 
 #[tokio::test]
-async fn a_timer_shows_its_change_and_who_runs_it() {
+async fn a_timer_shows_its_change_and_the_paths_that_run_it() {
     let page = open("slow_query", "path?context=db%3Asearch&kind=timer&range=1h").await;
     page.until("$('[data-panel=change]').innerText.includes('GET /search: ')")
         .await;

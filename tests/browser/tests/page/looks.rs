@@ -49,7 +49,7 @@ async fn a_phone_shows_names_with_two_figures_and_has_buttons_for_fingers() {
     page.click("[data-panel=paths] button.more").await;
     page.until_hidden("table[data-table=paths] td[data-column=max]")
         .await;
-    // The tables of a path stand below each other.
+    // The tables of a path are below each other.
     page.show("path?context=GET%20%2Fsearch&range=1h").await;
     page.until_shown("[data-table=instances] tbody tr").await;
     let below = "$('[data-panel=instances]').getBoundingClientRect().top
@@ -87,7 +87,7 @@ async fn a_row_that_opens_has_a_pointer_and_a_ring_and_enter_opens_it() {
 }
 
 #[tokio::test]
-async fn the_keys_are_told_and_each_screen_leads_to_the_search() {
+async fn the_help_lists_the_keys_and_each_screen_leads_to_the_search() {
     let page = open("slow_query", "health").await;
     page.press("?").await;
     page.until("$('dialog[open]')?.innerText.includes('Ctrl + K')")
@@ -104,7 +104,7 @@ async fn the_keys_are_told_and_each_screen_leads_to_the_search() {
 }
 
 #[tokio::test]
-async fn a_problem_that_has_ended_is_read_in_both_themes() {
+async fn an_ended_problem_is_readable_in_both_themes() {
     let shop = Shop::with("slow_query").await;
     let proxy = ReverseProxy::start(shop.demo().address()).await;
     proxy.alter_each("changes", |body| {

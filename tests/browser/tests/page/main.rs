@@ -59,7 +59,7 @@ async fn set(page: &Page, field: &str, value: &str) {
 }
 
 /// Shows a chart as a table, or as a chart again.
-async fn turn(page: &Page, chart: &str) {
+async fn toggle(page: &Page, chart: &str) {
     let chart = format!("[data-chart={chart}]");
     click_in_menu(page, &chart, "button[data-view=table]").await;
 }

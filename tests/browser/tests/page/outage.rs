@@ -146,9 +146,9 @@ async fn the_network_goes_away_and_comes_back() {
     page.until_screen("deploy").await;
 }
 
-/// Checks the time between tries, as a user may wait for the store, the service or the network.
+/// Checks the time between tries, because a user may wait for the store, the service or the network.
 #[tokio::test]
-async fn what_has_failed_is_tried_again_within_five_seconds_and_a_lost_login_is_told() {
+async fn failed_requests_are_tried_again_within_five_seconds_and_a_lost_login_is_reported() {
     let (service, is_out) = Service::guarded().await;
     for (refresh, expected) in [
         (1, [1_000, 2_000, 4_000, 5_000, 5_000, 5_000]),
@@ -185,7 +185,7 @@ async fn what_has_failed_is_tried_again_within_five_seconds_and_a_lost_login_is_
 }
 
 #[tokio::test]
-async fn a_refused_host_is_told_in_words() {
+async fn a_refused_host_is_explained() {
     let service = Service::with_contexts(1).await;
     let page = Page::empty().await;
     page.tolerate("403");
@@ -204,8 +204,8 @@ fn is_away(answers: &mut [Value]) {
 }
 
 fn has_no_requests(questions: &[&str], answers: &mut [Value]) {
-    let overview = questions.iter().position(|one| *one == "overview");
-    answers[overview.expect("it asks for it")]["body"]["window"]["count"] = json!(0);
+    let overview = questions.iter().position(|name| *name == "overview");
+    answers[overview.expect("the question overview")]["body"]["window"]["count"] = json!(0);
 }
 
 /// Panics unless the page still shows the newest requests while the store is away.
@@ -220,7 +220,7 @@ async fn keeps_the_newest_answer(proxy: &ReverseProxy) {
 
 /// While a range has no requests, the overview also asks whether the service has had requests at any time.
 #[tokio::test]
-async fn the_newest_answer_of_a_range_stays_whatever_was_asked() {
+async fn the_newest_answer_of_a_range_stays_during_an_outage() {
     let shop = Shop::with("slow_query").await;
     let proxy = ReverseProxy::start(shop.demo().address()).await;
     let answered = AtomicUsize::new(0);
@@ -248,7 +248,7 @@ async fn the_newest_answer_of_a_range_stays_whatever_was_asked() {
 }
 
 #[tokio::test]
-async fn more_contexts_than_there_is_room_for_are_a_warning_that_nobody_misses() {
+async fn too_many_contexts_are_a_visible_warning() {
     // The default of `max_contexts` is 2,000.
     let service = Service::with_contexts(2_100).await;
     let page = Page::empty().await;

@@ -47,7 +47,7 @@ async fn faults(page: &Page, screen: &Screen) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn no_screen_asks_for_what_the_api_refuses() {
+async fn no_screen_asks_a_question_that_the_api_refuses() {
     let shop = Shop::with("bad_deploy").await;
     let page = Page::open(&shop.url()).await;
     for text in [page.eval("document.title").await, page.text("header").await] {

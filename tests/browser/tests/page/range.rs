@@ -85,7 +85,7 @@ async fn a_drag_or_keys_zoom_everything_and_escape_back_or_the_button_resets() {
 }
 
 #[tokio::test]
-async fn every_range_and_screen_is_a_step_that_back_takes_back() {
+async fn every_range_and_screen_is_a_step_of_the_history() {
     let page = open("slow_query", "overview?range=1h").await;
     for range in ["5m", "15m", "6h", "24h", "7d"] {
         choose(&page, range).await;
@@ -115,7 +115,7 @@ async fn every_range_and_screen_is_a_step_that_back_takes_back() {
 }
 
 #[tokio::test]
-async fn months_are_offered_where_the_history_has_them() {
+async fn months_are_offered_if_the_history_has_them() {
     const OFFERED: &str = "$$('input[name=range]').filter((radio) => radio.checkVisibility()).map((radio) => radio.value)
         .filter((name) => /0d/.test(name)).join()";
     let page = open("slow_query", "overview?range=1h").await;
@@ -232,7 +232,7 @@ async fn times_are_local_or_utc() {
 }
 
 #[tokio::test]
-async fn rates_are_of_the_time_that_was_counted() {
+async fn rates_are_requests_per_recorded_time() {
     let minute = Shop::with("slow_query").await.past_ended() / 60 * 60 - 600;
     // The range does not begin and end at minutes, which are the stored slices.
     let screen = format!("overview?from={}&to={}", minute + 7, minute + 12);

@@ -6,7 +6,7 @@ use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
 use crate::accessibility::assert_accessible;
-use crate::{keys, open, turn};
+use crate::{keys, open, toggle};
 
 const SEARCH: &str = "GET /search";
 
@@ -19,7 +19,7 @@ fn change_tag_of(table: &str, key: &str) -> String {
 }
 
 #[tokio::test]
-async fn problems_and_the_store_are_told_apart_on_every_screen() {
+async fn every_screen_distinguishes_problems_and_the_state_of_the_store() {
     let shop = Shop::with("slow_query").await;
     let page = Page::open(&shop.url()).await;
     let mut titles = Vec::new();
@@ -93,7 +93,7 @@ async fn the_health_begins_with_what_needs_an_action_and_six_figures() {
 }
 
 #[tokio::test]
-async fn a_changed_context_has_a_tag_and_comes_first_if_that_is_asked_for() {
+async fn a_changed_context_has_a_tag_and_comes_first_when_sorted_by_change() {
     let page = open("slow_query", "paths?sort=context&order=asc").await;
     page.until_shown(&change_tag_of("paths", SEARCH)).await;
     let tag = page.text(&change_tag_of("paths", SEARCH)).await;
@@ -111,7 +111,7 @@ async fn a_changed_context_has_a_tag_and_comes_first_if_that_is_asked_for() {
 #[tokio::test]
 async fn a_link_keeps_what_is_paused_and_what_is_shown_as_a_table() {
     let page = open("bad_deploy", "overview?range=1h").await;
-    turn(&page, "latency").await;
+    toggle(&page, "latency").await;
     page.until_shown("[data-chart=latency] table").await;
     page.click("#pause").await;
     page.reload().await;

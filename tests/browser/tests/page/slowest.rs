@@ -220,7 +220,7 @@ async fn a_trace_id_is_linked_to_where_traces_are_shown() {
 }
 
 #[tokio::test]
-async fn the_target_of_a_path_is_told_in_words_and_numbers_and_is_the_same_everywhere() {
+async fn the_target_of_a_path_is_shown_in_words_and_numbers_and_is_the_same_everywhere() {
     let service = Service::with_slow_requests("https://traces.example.com/{trace_id}").await;
     let page = Page::open(&service.screen(ORDERS)).await;
     page.until_shown(TARGET).await;
@@ -243,7 +243,7 @@ async fn the_target_of_a_path_is_told_in_words_and_numbers_and_is_the_same_every
         "$('[data-panel=change] .bad-text').innerText === '{missed}'"
     ))
     .await;
-    // The tile and the distribution have this target, and not that of all requests.
+    // The tile and the distribution have this target, and not the target of all requests.
     const TILE: &str = "$('[data-tile=target]').innerText.replace(/\\s+/g, ' ')";
     page.until(&format!("/^Below 250 ms 88%/.test({TILE})"))
         .await;
@@ -282,7 +282,7 @@ async fn a_long_name_of_an_instance_cuts_no_row_off() {
 }
 
 #[tokio::test]
-async fn paths_and_requests_are_those_of_the_range_and_it_is_said_since_when_requests_are_kept() {
+async fn paths_and_requests_are_of_the_range_and_the_page_says_since_when_requests_are_kept() {
     const DURATIONS: &str = "$$('table[data-table=slowest-requests] td[data-column=duration]').map((cell) => cell.innerText.replace(/\\s/g, ' '))";
     const MAX: &str =
         "$('table[data-table=slowest-paths] td[data-column=max]')?.innerText.replace(/\\s/g, ' ')";

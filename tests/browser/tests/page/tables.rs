@@ -38,7 +38,7 @@ async fn every_column_sorts_both_ways() {
     let buttons = "table[data-table=paths] button[data-sort]";
     let buttons: Vec<String> = page.each(buttons, "element.dataset.sort").await;
     for column in ["count", "mean", "p95", "error_share", "share", "change"] {
-        assert!(buttons.iter().any(|one| one == column), "{buttons:?}");
+        assert!(buttons.iter().any(|button| button == column), "{buttons:?}");
     }
     for sort in buttons {
         let aria = format!("$('th:has([data-sort=\"{sort}\"])').ariaSort");
@@ -148,7 +148,7 @@ async fn every_table_is_saved_as_csv_and_json() {
 }
 
 #[tokio::test]
-async fn few_samples_are_grey_and_say_so() {
+async fn figures_of_few_samples_are_grey_and_say_so() {
     let to = Shop::with("slow_query").await.past_ended() / 60 * 60 - 60;
     // The report gets 24 requests a minute, too few for the p99 of a minute.
     let page = open("slow_query", &format!("paths?from={}&to={to}", to - 60)).await;

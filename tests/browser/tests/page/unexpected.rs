@@ -39,7 +39,7 @@ async fn open(fragment: &str) -> (ReverseProxy, Page) {
     let shop = Shop::with("slow_query").await;
     let proxy = ReverseProxy::start(shop.demo().address()).await;
     let page = Page::empty().await;
-    // The page logs a `TypeError` for an answer that it cannot draw, as this may be a defect of the page.
+    // The page logs a `TypeError` for an answer that it cannot draw, because this may be a defect of the page.
     page.tolerate("console: TypeError");
     page.go(&proxy.screen(fragment)).await;
     page.until(IS_WELL).await;
@@ -47,7 +47,7 @@ async fn open(fragment: &str) -> (ReverseProxy, Page) {
 }
 
 #[tokio::test]
-async fn an_answer_without_what_a_screen_needs_is_told_on_each_screen() {
+async fn each_screen_reports_an_answer_without_a_needed_field() {
     /// Changes an answer's body: either a field that the screen needs, or the whole body.
     type Change = fn(&mut Value, &str);
     let changes: [Change; 5] = [
@@ -82,7 +82,7 @@ async fn an_answer_without_what_a_screen_needs_is_told_on_each_screen() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_at_all_is_told_and_the_page_goes_on_by_itself() {
+async fn the_page_reports_an_unreadable_answer_and_recovers_by_itself() {
     let (proxy, page) = open("overview").await;
     for body in [
         "null",
@@ -121,7 +121,7 @@ async fn what_is_no_answer_at_all_is_told_and_the_page_goes_on_by_itself() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_watched_is_shown_and_is_no_problem() {
+async fn a_watched_path_is_shown_and_is_not_a_problem() {
     const WATCHED: &str = "$$('[data-panel=attention] li[data-kind^=maybe]')";
     const PROBLEMS: &str = "document.title
         + $$('[data-panel=attention] .changes li:not([data-kind^=maybe])').length";

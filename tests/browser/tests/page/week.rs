@@ -10,7 +10,7 @@ const WEEK: &str = "[data-panel=week]";
 const PATH: &str = "path?context=GET%20%2F&utc=1";
 
 #[tokio::test]
-async fn each_hour_of_the_week_tells_what_is_usual() {
+async fn each_hour_of_the_week_shows_its_usual_figures() {
     let service = Service::with_week().await;
     let page = Page::open(&service.screen(PATH)).await;
     page.until_shown(WEEK).await;

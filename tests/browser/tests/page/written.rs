@@ -17,12 +17,12 @@ const SLOW: &str = "[data-panel=attention] .changes li[data-kind=slower]";
 
 /// Waits until an element's text contains `text`, or, without `has`, does not contain it.
 async fn until_text(page: &Page, query: &str, text: &str, has: bool) {
-    let told = format!("$('{query}')?.innerText.includes('{text}') === {has}");
-    page.until(&told).await;
+    let condition = format!("$('{query}')?.innerText.includes('{text}') === {has}");
+    page.until(&condition).await;
 }
 
 /// Waits until the header and the tab show the only problem, with this text and colour.
-async fn until_told(page: &Page, text: &str, [status, colour]: [&str; 2]) {
+async fn until_shown_as(page: &Page, text: &str, [status, colour]: [&str; 2]) {
     let told = format!(
         "document.title.startsWith('(1) ') && $('#problems').innerText === '{text}'
             && $('#problems').dataset.status === '{status}' && $('#icon').href.includes('{colour}')"
@@ -43,11 +43,11 @@ pub(crate) async fn a_change_that_is_acknowledged_on_one_page_is_acknowledged_on
     let other = Page::open(&overview).await;
     let listed = format!("{SLOW} button");
     until_text(&other, &listed, "Acknowledge", true).await;
-    until_told(&other, "1 problem", RED).await;
+    until_shown_as(&other, "1 problem", RED).await;
     let mine = Page::open(&path).await;
     until_text(&mine, BUTTON, "Acknowledge", true).await;
 
-    // An open access names nobody, so the page asks for the name.
+    // An open access names no person, so the page asks for the name.
     mine.click(BUTTON).await;
     mine.until_shown(&format!("{LINE} .acknowledgement input:focus"))
         .await;
@@ -59,7 +59,7 @@ pub(crate) async fn a_change_that_is_acknowledged_on_one_page_is_acknowledged_on
     until_text(&other, SLOW, "Acknowledged by anna", true).await;
     let is_quiet = format!("$('{SLOW}').children[0].dataset.level === 'acknowledged'");
     assert!(other.eval::<bool>(&is_quiet).await);
-    until_told(&other, "1 problem, acknowledged by anna", AMBER).await;
+    until_shown_as(&other, "1 problem, acknowledged by anna", AMBER).await;
     assert_accessible(&other).await;
     other.resize(Size::PHONE).await;
     other
@@ -67,13 +67,13 @@ pub(crate) async fn a_change_that_is_acknowledged_on_one_page_is_acknowledged_on
         .await;
     // A page that is opened later shows the acknowledgement too, and can withdraw it.
     let late = Page::open(&overview).await;
-    until_told(&late, "1 problem, acknowledged by anna", AMBER).await;
+    until_shown_as(&late, "1 problem, acknowledged by anna", AMBER).await;
     until_text(&late, &listed, "Withdraw", true).await;
     late.click(&listed).await;
     for (page, line) in [(&late, SLOW), (&mine, LINE), (&other, SLOW)] {
         until_text(page, line, "Acknowledged", false).await;
     }
-    until_told(&other, "1 problem", RED).await;
+    until_shown_as(&other, "1 problem", RED).await;
     // The browser has kept the name.
     until_text(&mine, BUTTON, "Acknowledge", true).await;
     mine.click(BUTTON).await;
@@ -83,7 +83,7 @@ pub(crate) async fn a_change_that_is_acknowledged_on_one_page_is_acknowledged_on
 }
 
 #[tokio::test]
-async fn who_may_only_read_has_no_button_that_writes() {
+async fn a_reader_has_no_button_that_writes() {
     const POST: &str = "fetch(new URL('/admin/pulse/api/marks', location.origin), {
             method: 'POST', headers: {'content-type': 'application/json'}, body: '{\"text\": \"index\"}',
         }).then(async (answer) => [String(answer.status), await answer.text()])";

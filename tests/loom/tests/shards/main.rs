@@ -1,9 +1,9 @@
-//! Recorders and a drain, in every interleaving.
+//! Runs recorders and a drain in every interleaving.
 
 #![allow(
     dead_code,
     unused_imports,
-    reason = "the recorder uses more of these files, and their own tests do not run here"
+    reason = "other modules use more items of these files, and their unit tests do not run here"
 )]
 
 mod recorder;
@@ -13,22 +13,23 @@ use loom::thread;
 
 use self::recorder::Cells;
 
-/// The most preemptions that are explored with two recorders: all interleavings of three threads would take hours.
-const INTERRUPTIONS: usize = 4;
+/// The most preemptions that are explored with two recorders, because all interleavings of three threads would take
+/// hours.
+const PREEMPTIONS: usize = 4;
 
-/// Nothing is lost or doubled, although a drain visits only marked contexts.
+/// Checks that each sample is drained once, although a drain visits only contexts whose dirty bit is set.
 fn main() {
-    // The recorder finds its shard empty for its first sample, and filled for its second, or empty again if a drain
-    // comes between.
+    // At the first sample, the recorder's shard is empty. At the second sample, the shard is filled, or empty again
+    // after a drain.
     explore(None, 1, 2);
-    explore(Some(INTERRUPTIONS), 2, 1);
+    explore(Some(PREEMPTIONS), 2, 1);
 }
 
-/// Explores recorders that each add some samples during a drain.
-fn explore(interruptions: Option<usize>, recorders: u64, samples: u64) {
+/// Explores recorders that each add `samples` samples during a drain.
+fn explore(preemptions: Option<usize>, recorders: u64, samples: u64) {
     let mut builder = Builder::new();
     builder.max_branches = 10_000;
-    builder.preemption_bound = interruptions;
+    builder.preemption_bound = preemptions;
     builder.check(move || {
         let cells = Cells::default();
         let record = |recorder| {

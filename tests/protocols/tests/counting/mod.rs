@@ -1,4 +1,4 @@
-//! Shared by the tests of protocols: a `Pulse`, and a check of its counts.
+//! A `Pulse` for the tests of each protocol, and a check of its counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ pub(crate) const NOW: i64 = 1_700_001_000;
 /// A context, its requests by outcome, and its errors.
 pub(crate) type Counted<'a> = (&'a str, &'a [(Outcome, u64)], u64);
 
-/// A pulse in memory whose clock stands still.
+/// A `Pulse` in memory with a clock that does not move.
 pub(crate) fn pulse() -> Pulse {
-    let (clock, _hand) = Clock::manual(NOW);
+    let (clock, _manual) = Clock::manual(NOW);
     Pulse::builder().clock(clock).build().expect("the defaults")
 }
 
-/// Waits until no request is in flight. Fails unless exactly these contexts count these requests by outcome, and these
-/// errors.
+/// Waits until no request is in flight. Panics unless the contexts, their requests by outcome and their errors are as
+/// expected.
 pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[Counted<'_>]) {
     wait_for_in_flight(pulse, 0).await;
     pulse.flush().await.expect("a store in memory");
@@ -50,7 +50,7 @@ pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[Counted<'_>]) {
             panic!("one minute has all requests: {context:?}");
         };
         let outcomes = &slice.sums.outcomes;
-        // Each request has a time, once.
+        // Each request has one duration.
         assert_eq!(slice.sums.times.count, outcomes.counts.iter().sum::<u64>());
         let counted = Outcome::ALL.map(|outcome| (outcome.as_str(), outcomes.count(outcome)));
         let counted = counted.into_iter().filter(|(_, n)| *n > 0);
@@ -66,7 +66,7 @@ pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[Counted<'_>]) {
 
 /// Waits until this number of requests is in flight.
 pub(crate) async fn wait_for_in_flight(pulse: &Pulse, requests: i64) {
-    until("so many are in flight", async || {
+    until("this number of requests is in flight", async || {
         pulse.health().recording.in_flight == requests
     })
     .await;

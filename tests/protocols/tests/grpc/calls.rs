@@ -1,4 +1,4 @@
-//! Calls that end by themselves. Their HTTP status is always 200: the gRPC status says how they ended.
+//! Calls that are not interrupted. Their HTTP status is always 200; the gRPC status says how they ended.
 
 use crate::counting::{assert_counts, wait_for_in_flight};
 use tonic::Code;
@@ -15,7 +15,7 @@ async fn a_status_in_a_head_is_an_error_but_a_status_in_trailers_is_not() {
     for _ in 0..5 {
         assert_eq!(client.get("ok").await.expect("OK"), 1);
     }
-    // An answer without a message has its status in its only head.
+    // An answer without a message has the status in its head.
     for _ in 0..3 {
         let status = client.get("missing").await.expect_err("not found");
         assert_eq!(status.code(), Code::NotFound);
@@ -30,7 +30,7 @@ async fn a_status_in_a_head_is_an_error_but_a_status_in_trailers_is_not() {
         ended.expect("OK");
         assert_eq!(numbers, [0, 1, 2]);
     }
-    // The request is timed to its head, which does not tell how the stream will end.
+    // The request is timed to the head of the answer, which does not contain the status of the stream.
     for _ in 0..6 {
         let numbers = client.list("internal").await.expect("a stream");
         let (numbers, ended) = read_all(numbers).await;
@@ -58,8 +58,8 @@ async fn calls_at_once_on_one_connection_are_each_counted() {
     let mut calls = Vec::new();
     for number in 0..60 {
         let client = fixture.client.clone();
-        let what = if number % 3 == 0 { "missing" } else { "wait" };
-        calls.push(tokio::spawn(async move { client.get(what).await.is_ok() }));
+        let case = if number % 3 == 0 { "missing" } else { "wait" };
+        calls.push(tokio::spawn(async move { client.get(case).await.is_ok() }));
     }
     wait_for_in_flight(&fixture.pulse, 40).await;
     fixture.gate.add_permits(40);
@@ -81,7 +81,7 @@ async fn with_until_body_end_a_grpc_call_is_still_timed_to_its_head() {
     })
     .await;
     let numbers = fixture.client.list("endless").await.expect("a stream");
-    // The stream goes on.
+    // The stream is still open.
     assert_counts(&fixture.pulse, &[("POST", &[(Success, 1)], 0)]).await;
     drop(numbers);
     fixture.client.get("missing").await.expect_err("not found");

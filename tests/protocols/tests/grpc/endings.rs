@@ -1,4 +1,4 @@
-//! Calls that do not end by themselves: clients that give up, deadlines, and panics.
+//! Calls that are interrupted: clients that give up, deadlines, and panics.
 
 use std::time::Duration;
 
@@ -29,13 +29,13 @@ async fn a_call_that_the_client_gives_up_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_stream_that_the_client_gives_up_had_its_head() {
+async fn a_stream_that_the_client_gives_up_after_its_head_is_a_success() {
     let fixture = Fixture::start().await;
     for _ in 0..3 {
         let mut numbers = fixture.client.list("endless").await.expect("a stream");
         for number in 0..3 {
-            let told = numbers.message().await.expect("a number");
-            assert_eq!(told.expect("a number").number, number);
+            let reply = numbers.message().await.expect("a number");
+            assert_eq!(reply.expect("a number").number, number);
         }
     }
     assert_counts(&fixture.pulse, &[(LIST, &[(Success, 3)], 0)]).await;
@@ -64,9 +64,13 @@ async fn a_call_beyond_its_deadline_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_is_counted_as_such() {
+async fn a_handler_that_panics_is_counted_as_panicked() {
     let fixture = Fixture::start().await;
-    fixture.client.get("panic").await.expect_err("it panics");
+    fixture
+        .client
+        .get("panic")
+        .await
+        .expect_err("the handler panics");
     assert_eq!(fixture.client.get("ok").await.expect("OK"), 1);
     assert_counts(&fixture.pulse, &[(GET, &[(Success, 1), (Panicked, 1)], 1)]).await;
 }

@@ -26,53 +26,57 @@ pub(crate) const LIST: &str = "/test.Shop/List";
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Ask {
-    /// What happens: see [`Shop::get`] and [`Shop::list`].
+    /// A case of [`Shop::get`] or [`Shop::list`].
     #[prost(string, tag = "1")]
-    pub(crate) what: String,
+    pub(crate) case: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Told {
+pub(crate) struct Reply {
     #[prost(uint32, tag = "1")]
     pub(crate) number: u32,
 }
 
-/// The service. Calls that wait take a permit of its gate.
+/// The service. The case `wait` waits for a permit of `gate`.
 #[derive(Clone)]
 pub(crate) struct Shop {
     pub(crate) gate: Arc<Semaphore>,
 }
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send>>;
-type Numbers = ReceiverStream<Result<Told, Status>>;
+type Numbers = ReceiverStream<Result<Reply, Status>>;
 
 impl Shop {
-    async fn get(self, what: String) -> Result<Response<Told>, Status> {
-        match &*what {
-            "ok" => Ok(Response::new(Told { number: 1 })),
+    async fn get(self, case: String) -> Result<Response<Reply>, Status> {
+        match &*case {
+            "ok" => Ok(Response::new(Reply { number: 1 })),
             "wait" => {
-                self.gate.acquire().await.expect("it stays open").forget();
-                Ok(Response::new(Told { number: 2 }))
+                self.gate
+                    .acquire()
+                    .await
+                    .expect("the gate stays open")
+                    .forget();
+                Ok(Response::new(Reply { number: 2 }))
             }
             "panic" => panic!("a handler of the test panics"),
             _ => Err(Status::not_found("no such product")),
         }
     }
 
-    /// Sends three numbers, and then ends as `what` says.
-    async fn list(what: String) -> Result<Response<Numbers>, Status> {
-        if what == "refused" {
+    /// Sends three numbers, and then ends as the case demands.
+    async fn list(case: String) -> Result<Response<Numbers>, Status> {
+        if case == "refused" {
             return Err(Status::permission_denied("not you"));
         }
         let (send, numbers) = channel(1);
         tokio::spawn(async move {
             for number in 0..3 {
-                let _ = send.send(Ok(Told { number })).await;
+                let _ = send.send(Ok(Reply { number })).await;
             }
-            if what == "internal" {
+            if case == "internal" {
                 let _ = send.send(Err(Status::internal("lost"))).await;
             }
-            while what == "endless" && send.send(Ok(Told { number: 3 })).await.is_ok() {}
+            while case == "endless" && send.send(Ok(Reply { number: 3 })).await.is_ok() {}
         });
         Ok(Response::new(ReceiverStream::new(numbers)))
     }
@@ -81,21 +85,21 @@ impl Shop {
 struct Get(Shop);
 
 impl UnaryService<Ask> for Get {
-    type Response = Told;
-    type Future = Answer<Told>;
+    type Response = Reply;
+    type Future = Answer<Reply>;
     fn call(&mut self, request: Request<Ask>) -> Self::Future {
-        Box::pin(self.0.clone().get(request.into_inner().what))
+        Box::pin(self.0.clone().get(request.into_inner().case))
     }
 }
 
 struct List;
 
 impl ServerStreamingService<Ask> for List {
-    type Response = Told;
+    type Response = Reply;
     type ResponseStream = Numbers;
     type Future = Answer<Numbers>;
     fn call(&mut self, request: Request<Ask>) -> Self::Future {
-        Box::pin(Shop::list(request.into_inner().what))
+        Box::pin(Shop::list(request.into_inner().case))
     }
 }
 
@@ -115,7 +119,7 @@ impl Service<http::Request<Body>> for Shop {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let shop = self.clone();
         Box::pin(async move {
-            let mut grpc = Grpc::new(ProstCodec::<Told, Ask>::default());
+            let mut grpc = Grpc::new(ProstCodec::<Reply, Ask>::default());
             Ok(match request.uri().path() {
                 GET => grpc.unary(Get(shop), request).await,
                 LIST => grpc.server_streaming(List, request).await,
@@ -140,10 +144,10 @@ impl Drop for Fixture {
 }
 
 impl Fixture {
-    /// A server with the layer around all of it, as the guide advises for services without axum.
+    /// A server with the layer around the whole service, as the guide advises for services without axum.
     pub(crate) async fn start() -> Self {
         Self::with(|server, pulse| {
-            // Whatever path a client sends, there are few contexts.
+            // All unknown paths share a context, because clients choose the paths.
             let layer = pulse.layer_with(|head| {
                 Some(match head.uri.path() {
                     GET => GET.into(),
@@ -157,14 +161,14 @@ impl Fixture {
         .await
     }
 
-    /// A server that the test puts together.
+    /// A server that `serve` builds from the parts.
     pub(crate) async fn with<F>(serve: impl FnOnce(Parts, &Pulse) -> F) -> Self
     where
         F: Future<Output = Result<(), tonic::transport::Error>> + Send + 'static,
     {
         let (pulse, gate) = (crate::counting::pulse(), Arc::new(Semaphore::new(0)));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the listener is bound");
         let parts = Parts {
             shop: Shop { gate: gate.clone() },
             incoming: TcpListenerStream::new(listener),
@@ -172,7 +176,7 @@ impl Fixture {
         let served = serve(parts, &pulse);
         let server = tokio::spawn(async { served.await.expect("the server runs") });
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
-        let channel = endpoint.connect().await.expect("it listens");
+        let channel = endpoint.connect().await.expect("the server listens");
         Self {
             pulse,
             gate,
@@ -191,13 +195,13 @@ pub(crate) struct Parts {
 pub(crate) struct Client(Channel);
 
 impl Client {
-    pub(crate) async fn get(&self, what: &str) -> Result<u32, Status> {
-        self.call(GET, ask(what)).await
+    pub(crate) async fn get(&self, case: &str) -> Result<u32, Status> {
+        self.call(GET, ask(case)).await
     }
 
-    /// A call that the client, and the server with it, gives up after this time.
-    pub(crate) async fn get_within(&self, what: &str, deadline: Duration) -> Result<u32, Status> {
-        let mut request = ask(what);
+    /// A call with a deadline. At the deadline, client and server give up the call.
+    pub(crate) async fn get_within(&self, case: &str, deadline: Duration) -> Result<u32, Status> {
+        let mut request = ask(case);
         request.set_timeout(deadline);
         self.call(GET, request).await
     }
@@ -210,33 +214,33 @@ impl Client {
         let mut grpc = tonic::client::Grpc::new(self.0.clone());
         grpc.ready().await.expect("the channel is open");
         let path = PathAndQuery::from_static(path);
-        let codec = ProstCodec::<Ask, Told>::default();
-        let told = grpc.unary(request, path, codec).await?;
-        Ok(told.into_inner().number)
+        let codec = ProstCodec::<Ask, Reply>::default();
+        let reply = grpc.unary(request, path, codec).await?;
+        Ok(reply.into_inner().number)
     }
 
-    pub(crate) async fn list(&self, what: &str) -> Result<Streaming<Told>, Status> {
+    pub(crate) async fn list(&self, case: &str) -> Result<Streaming<Reply>, Status> {
         let mut grpc = tonic::client::Grpc::new(self.0.clone());
         grpc.ready().await.expect("the channel is open");
         let path = PathAndQuery::from_static(LIST);
-        let codec = ProstCodec::<Ask, Told>::default();
-        let numbers = grpc.server_streaming(ask(what), path, codec).await?;
+        let codec = ProstCodec::<Ask, Reply>::default();
+        let numbers = grpc.server_streaming(ask(case), path, codec).await?;
         Ok(numbers.into_inner())
     }
 }
 
-pub(crate) fn ask(what: &str) -> Request<Ask> {
+pub(crate) fn ask(case: &str) -> Request<Ask> {
     Request::new(Ask {
-        what: what.to_owned(),
+        case: case.to_owned(),
     })
 }
 
 /// The numbers of a stream, and the status with which it ends.
-pub(crate) async fn read_all(mut numbers: Streaming<Told>) -> (Vec<u32>, Result<(), Status>) {
+pub(crate) async fn read_all(mut numbers: Streaming<Reply>) -> (Vec<u32>, Result<(), Status>) {
     let mut read = Vec::new();
     loop {
         match numbers.message().await {
-            Ok(Some(told)) => read.push(told.number),
+            Ok(Some(reply)) => read.push(reply.number),
             Ok(None) => return (read, Ok(())),
             Err(status) => return (read, Err(status)),
         }

@@ -1,4 +1,4 @@
-//! Bodies: large ones under flow control, those that end early, and trailers.
+//! Large bodies under flow control, bodies that end early, and trailers.
 
 use axum::body::Bytes;
 use h2::Reason;
@@ -16,7 +16,7 @@ async fn a_body_is_one_request_however_it_ends() {
             bodies.push(connection.body("/large").await);
         }
         // The flow-control windows are full, so the rest of the bodies cannot be sent.
-        wait_for_in_flight(&service.pulse, service.sent(3)).await;
+        wait_for_in_flight(&service.pulse, service.in_flight_bodies(3)).await;
         for (body, _sending) in bodies {
             assert_eq!(read_all(body).await.expect("a body").0, LARGE);
         }
@@ -32,7 +32,7 @@ async fn a_body_is_one_request_however_it_ends() {
         }
 
         let (response, _sending) = connection.open("GET", "/half").await;
-        // The reset may overtake the head.
+        // The reset may arrive before the head.
         let read = async { read_all(response.await?.into_body()).await };
         let error = read.await.expect_err("the body fails");
         assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR));
@@ -61,7 +61,7 @@ async fn a_body_is_one_request_however_it_ends() {
 }
 
 #[tokio::test]
-async fn an_upload_is_one_request_and_one_that_is_reset_is_cancelled() {
+async fn an_upload_is_one_request_and_a_reset_upload_is_cancelled() {
     Service::each(async |service: &mut Service, mut connection: Connection| {
         let (response, mut sending) = connection.begin("POST", "/upload", false).await;
         let mut left = LARGE;
@@ -71,7 +71,9 @@ async fn an_upload_is_one_request_and_one_that_is_reset_is_cancelled() {
             let part = room.expect("the stream is open").expect("room").min(left);
             let chunk = Bytes::from(vec![1; part]);
             left -= part;
-            sending.send_data(chunk, left == 0).expect("it is sent");
+            sending
+                .send_data(chunk, left == 0)
+                .expect("the chunk is sent");
         }
         let response = response.await.expect("an answer");
         assert_eq!(response.status(), StatusCode::OK);
@@ -80,10 +82,10 @@ async fn an_upload_is_one_request_and_one_that_is_reset_is_cancelled() {
 
         let (response, mut sending) = connection.begin("POST", "/upload", false).await;
         let chunk = Bytes::from_static(b"the beginning");
-        sending.send_data(chunk, false).expect("it is sent");
+        sending.send_data(chunk, false).expect("the chunk is sent");
         wait_for_in_flight(&service.pulse, 1).await;
         sending.send_reset(Reason::CANCEL);
-        response.await.expect_err("it was reset");
+        response.await.expect_err("the stream was reset");
         let uploads = &[(Success, 1), (Cancelled, 1)];
         assert_counts(&service.pulse, &[("POST /upload", uploads, 0)]).await;
     })

@@ -1,4 +1,4 @@
-//! Connections that end: the server sends GOAWAY, or the client cuts them.
+//! Connections that end, because the server sends GOAWAY or the client closes them.
 
 use pulse_rig::wait::until;
 use tower_pulse::Outcome::{Cancelled, Success};
@@ -25,21 +25,21 @@ async fn requests_in_flight_when_the_server_goes_away_are_finished_and_counted()
         }
         service.ended().await;
         let ended = connection.task.await.expect("no panic");
-        ended.expect("a quiet end");
+        ended.expect("the connection ends without an error");
         assert_counts(&service.pulse, &[("GET /wait/{id}", &[(Success, 10)], 0)]).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_cancels_what_waits_and_aborts_what_is_sent() {
+async fn a_connection_that_is_cut_cancels_waiting_requests_and_aborts_bodies() {
     Service::each(async |service: &mut Service, mut connection: Connection| {
         let _streams = connection.wait(10).await;
         let mut bodies = Vec::new();
         for _ in 0..4 {
             bodies.push(connection.body("/endless").await);
         }
-        wait_for_in_flight(&service.pulse, 10 + service.sent(4)).await;
+        wait_for_in_flight(&service.pulse, 10 + service.in_flight_bodies(4)).await;
         connection.cut();
         assert_counts(
             &service.pulse,

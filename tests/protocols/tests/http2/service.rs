@@ -31,7 +31,7 @@ const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
 pub(crate) struct Service {
     pub(crate) pulse: Pulse,
-    /// Whether requests are timed to the end of their bodies, and not to their heads.
+    /// Whether requests are timed to the end of the response's body, instead of its head.
     until_body_end: bool,
     address: SocketAddr,
     /// Requests to `/wait` wait for a permit.
@@ -47,7 +47,7 @@ impl Drop for Service {
 }
 
 impl Service {
-    /// Runs a test with each of the two layers.
+    /// Runs a test twice: with requests timed to the head of the response, and to the end of its body.
     pub(crate) async fn each(test: impl AsyncFn(&mut Self, Connection)) {
         for until_body_end in [false, true] {
             let mut service = Self::start(until_body_end).await;
@@ -56,8 +56,8 @@ impl Service {
         }
     }
 
-    /// The number of requests in flight while `bodies` bodies are sent.
-    pub(crate) fn sent(&self, bodies: i64) -> i64 {
+    /// The number of requests that are in flight while the server sends `bodies` bodies.
+    pub(crate) fn in_flight_bodies(&self, bodies: i64) -> i64 {
         bodies * i64::from(self.until_body_end)
     }
 
@@ -89,10 +89,10 @@ impl Service {
         };
         let app = app.with_state(gate.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
-        let (shutdown, told) = oneshot::channel::<()>();
+        let address = listener.local_addr().expect("the listener is bound");
+        let (shutdown, shutdown_begins) = oneshot::channel::<()>();
         let serve = axum::serve(listener, app).with_graceful_shutdown(async {
-            let _ = told.await;
+            let _ = shutdown_begins.await;
         });
         let server = tokio::spawn(async { serve.await.expect("the service runs") });
         Self {
@@ -106,7 +106,9 @@ impl Service {
     }
 
     async fn connect(&self) -> Connection {
-        let stream = TcpStream::connect(self.address).await.expect("it listens");
+        let stream = TcpStream::connect(self.address)
+            .await
+            .expect("the server listens");
         // The unread bytes of one stream must not block the other streams.
         let builder = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
@@ -119,7 +121,7 @@ impl Service {
         }
     }
 
-    /// Begins to shut down: each connection gets GOAWAY, and requests in flight end.
+    /// Begins to shut down: each connection gets GOAWAY, and the server finishes the requests in flight.
     pub(crate) fn shut_down(&mut self) {
         drop(self.shutdown.take());
     }
@@ -136,7 +138,7 @@ pub(crate) struct Connection {
     pub(crate) task: JoinHandle<Result<(), h2::Error>>,
 }
 
-/// A stream: its response, and the rest of its request.
+/// A stream: its response, and the sender of its request's body.
 pub(crate) type Stream = (h2::client::ResponseFuture, SendStream<Bytes>);
 
 impl Connection {
@@ -144,7 +146,7 @@ impl Connection {
         self.begin(method, path, true).await
     }
 
-    /// Opens this number of streams whose requests wait.
+    /// Opens `streams` streams whose requests wait.
     pub(crate) async fn wait(&mut self, streams: usize) -> Vec<Stream> {
         let mut waiting = Vec::new();
         for number in 0..streams {
@@ -159,7 +161,7 @@ impl Connection {
         (response.await.expect("a head").into_body(), sending)
     }
 
-    /// Sends the head of a request. The body must follow, unless `is_end`.
+    /// Sends the head of a request. The body must follow, unless `is_end` is true.
     pub(crate) async fn begin(&mut self, method: &str, path: &str, is_end: bool) -> Stream {
         let request = Request::builder().method(method);
         let request = request.uri(format!("http://localhost{path}")).body(());
@@ -175,7 +177,7 @@ impl Connection {
     }
 }
 
-/// Reads a body to its end, as fast as the window allows: its bytes, and its trailers.
+/// Reads a body to its end. Returns the number of its bytes, and its trailers.
 pub(crate) async fn read_all(
     mut body: RecvStream,
 ) -> Result<(usize, Option<HeaderMap>), h2::Error> {
@@ -189,7 +191,7 @@ pub(crate) async fn read_all(
 }
 
 async fn wait(State(gate): State<Arc<Semaphore>>) -> &'static str {
-    gate.acquire().await.expect("it stays open").forget();
+    gate.acquire().await.expect("the gate stays open").forget();
     "waited"
 }
 
@@ -197,7 +199,7 @@ async fn panic() -> &'static str {
     panic!("a handler of the test panics")
 }
 
-/// Never answers when the body is cut off, so that the end of the stream ends the request.
+/// Never answers if the body is cut off. Then only the end of the stream ends the request.
 async fn upload(body: Body) -> String {
     match body.collect().await {
         Ok(body) => body.to_bytes().len().to_string(),
@@ -210,7 +212,7 @@ async fn large() -> Body {
     Body::from_stream(tokio_stream::iter(chunks).map(Ok::<_, Infallible>))
 }
 
-/// A body that goes on as long as it is read.
+/// A body that continues as long as the client reads it.
 async fn endless() -> Body {
     let (send, chunks) = tokio::sync::mpsc::channel(1);
     tokio::spawn(async move {

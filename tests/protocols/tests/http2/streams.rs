@@ -1,4 +1,4 @@
-//! Streams that share a connection, and those that are reset before their heads.
+//! Streams that share a connection, and streams that are reset before their heads.
 
 use h2::Reason;
 use tower_pulse::Outcome::{Cancelled, ClientError, Panicked, Redirection, ServerError, Success};
@@ -43,14 +43,14 @@ async fn streams_of_one_connection_are_counted_by_route_and_outcome() {
 }
 
 #[tokio::test]
-async fn a_reset_cancels_and_a_panic_ends_its_own_stream_only() {
+async fn a_reset_or_a_panic_ends_only_its_own_stream() {
     Service::each(async |service: &mut Service, mut connection: Connection| {
         let mut streams = connection.wait(50).await;
         wait_for_in_flight(&service.pulse, 50).await;
-        let rest = streams.split_off(20);
+        let others = streams.split_off(20);
         for (response, mut sending) in streams {
             sending.send_reset(Reason::CANCEL);
-            response.await.expect_err("it was reset");
+            response.await.expect_err("the stream was reset");
         }
         wait_for_in_flight(&service.pulse, 30).await;
         for _ in 0..3 {
@@ -58,7 +58,7 @@ async fn a_reset_cancels_and_a_panic_ends_its_own_stream_only() {
             response.await.expect_err("the handler panics");
         }
         service.gate.add_permits(30);
-        for (response, _sending) in rest {
+        for (response, _sending) in others {
             let response = response.await.expect("an answer");
             assert_eq!(read_all(response.into_body()).await.expect("a body").0, 6);
         }

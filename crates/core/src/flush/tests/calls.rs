@@ -11,7 +11,7 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 
 #[tokio::test]
-async fn flushing_shows_what_is_taken_and_not_acknowledged() {
+async fn the_status_shows_the_series_and_the_age_of_a_call_in_doubt() {
     let flushing = Flushing::new();
     flushing.set(Behaviour::Hanging);
     flushing.record(3);
@@ -60,7 +60,7 @@ async fn an_empty_flush_asks_whether_the_store_has_the_newest_call() {
 }
 
 #[tokio::test]
-async fn a_call_has_about_16_contexts_and_at_shutdown_about_64() {
+async fn a_call_has_about_16_contexts_or_64_at_the_shutdown() {
     let flushing = Flushing::new();
     let record = || {
         for name in (0..200).map(|number| format!("job {number}")) {
@@ -68,7 +68,7 @@ async fn a_call_has_about_16_contexts_and_at_shutdown_about_64() {
             entry.record_measured(MS, Outcome::Success);
         }
     };
-    // The number of contexts of the first call since the last look.
+    // Takes the calls so far, and counts the contexts of the first one.
     let contexts = || {
         let mut appended = lock(&flushing.store.appended);
         let calls: Vec<_> = appended.drain(..).collect();
@@ -85,7 +85,7 @@ async fn a_call_has_about_16_contexts_and_at_shutdown_about_64() {
 }
 
 #[tokio::test]
-async fn an_instance_is_told_to_fold_if_no_other_does() {
+async fn an_instance_is_notified_to_fold_if_no_instance_folds() {
     let led = Flushing::new();
     led.flush(1).await;
     assert!(!led.was_notified().await);

@@ -1,4 +1,4 @@
-//! The last flush: what a shutdown sends, and what it counts as lost.
+//! The last flush: the calls that a shutdown sends, and the requests that it counts as lost.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl Flushing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_counts_what_it_could_not_flush_as_lost() {
+async fn a_shutdown_counts_requests_that_it_could_not_flush_as_lost() {
     let flushing = Flushing::new();
     flushing.flush(1).await;
     flushing.set(Behaviour::Failing(StoreErrorKind::Unreachable));
@@ -35,7 +35,7 @@ async fn a_shutdown_counts_what_it_could_not_flush_as_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flush_that_nobody_polls_is_lost_until_it_is_sent_after_all() {
+async fn requests_of_an_unpolled_flush_count_as_lost_until_they_are_sent() {
     let flushing = Flushing::new();
     flushing.set(Behaviour::Hanging);
     flushing.record(3);
@@ -54,7 +54,7 @@ async fn a_flush_that_nobody_polls_is_lost_until_it_is_sent_after_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flush_sends_what_a_dropped_shutdown_had_taken() {
+async fn a_flush_sends_requests_that_a_dropped_shutdown_had_taken() {
     let flushing = Flushing::new();
     flushing.set(Behaviour::Failing(StoreErrorKind::Unreachable));
     flushing.record(1);
@@ -73,7 +73,7 @@ async fn a_flush_sends_what_a_dropped_shutdown_had_taken() {
 }
 
 #[tokio::test]
-async fn a_shutdown_that_was_begun_flushes_what_is_pending_itself() {
+async fn a_flush_sends_no_pending_requests_after_a_shutdown_has_begun() {
     let flushing = Flushing::new();
     flushing.record(1);
     let sending = flushing.flusher.sending.lock().await;

@@ -52,7 +52,7 @@ enum Behaviour {
 #[derive(Default)]
 struct Scripted {
     precisions: Precisions,
-    /// The generation; `None` for a fresh one of no age.
+    /// The generation; `None` for a fresh generation of age 0.
     generation: Mutex<Option<Generation>>,
     behaviour: Mutex<Behaviour>,
     /// The answers to the next calls; later ones are acknowledged.
@@ -192,7 +192,7 @@ impl Flushing {
         Self::with(None, Clock::system(), None)
     }
 
-    /// Flushes at this interval of a clock that stands at `NOW`.
+    /// A flusher with this interval, and a manual clock that begins at `NOW`.
     fn at_interval(interval: Option<Duration>) -> (Self, ManualClock) {
         let (clock, manual_clock) = Clock::manual(NOW);
         (Self::with(None, clock, interval), manual_clock)
@@ -207,8 +207,8 @@ impl Flushing {
             replay_bytes: 1 << 20,
             name: name.map(str::to_owned),
         };
-        let (of, to) = (recorder.clone(), store.clone());
-        let flusher = Flusher::new(of, to, &options, leaderless.clone());
+        let notify = leaderless.clone();
+        let flusher = Flusher::new(recorder.clone(), store.clone(), &options, notify);
         Self {
             store,
             recorder,
@@ -237,7 +237,7 @@ impl Flushing {
         self.flusher.flush().await.expect("the store answers")
     }
 
-    /// Records this many requests and flushes in vain.
+    /// Records this many requests, and flushes them in vain. Returns the kind of the error.
     async fn fail_to_flush(&self, requests: usize) -> StoreErrorKind {
         self.record(requests);
         self.flusher.flush().await.expect_err("it fails").kind()

@@ -1,4 +1,4 @@
-//! Resets of the store and names that are taken: which call is sent again under which name, and which is lost.
+//! Resets of the store, and fences with wrong values: which calls are sent again, and under which id of the instance.
 
 use super::{Behaviour, Flushing, SECOND, generation_of};
 use crate::clock::Clock;
@@ -45,7 +45,7 @@ async fn a_named_instance_has_an_id_of_its_own_in_the_journal() {
 }
 
 #[tokio::test]
-async fn behind_a_garbled_fence_only_a_call_that_was_never_sent_is_sent_again() {
+async fn with_a_garbled_fence_a_call_that_was_sent_before_is_lost() {
     let flushing = Flushing::new();
     flushing.answer([Appended::Garbled]);
     flushing.flush(3).await;
@@ -62,7 +62,7 @@ async fn behind_a_garbled_fence_only_a_call_that_was_never_sent_is_sent_again() 
 }
 
 /// Replaces a generation that last answered at the age of `age` + 10 seconds. Returns whether the instance has another
-/// name, and how many of two requests it counts as lost.
+/// id, and how many of two requests the instance counts as lost.
 async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
     let (flushing, manual_clock) = Flushing::at_interval(None);
     *lock(&flushing.store.generation) = Some(generation_of("first", age, true));

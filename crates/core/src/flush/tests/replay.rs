@@ -7,7 +7,7 @@ use crate::store::{Appended, Receipt};
 #[tokio::test]
 async fn a_store_that_asks_for_the_same_call_again_and_again_is_a_failure() {
     let flushing = Flushing::new();
-    // Three questions are allowed.
+    // Three answers without progress are allowed.
     flushing.answer([Appended::Gap { fence: 0 }; 3]);
     flushing.flush(1).await;
     assert_eq!(flushing.store.calls().len(), 4);
@@ -56,7 +56,7 @@ async fn a_store_that_loses_the_newest_call_again_and_again_is_not_asked_forever
 }
 
 #[tokio::test]
-async fn a_replayed_call_is_waited_for_at_its_new_position() {
+async fn callers_wait_for_the_new_position_of_a_replayed_call() {
     let done = |offset| {
         Appended::Done(Receipt {
             position: at(offset),

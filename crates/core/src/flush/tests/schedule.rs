@@ -15,9 +15,9 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::RankingSpec;
 
-/// The wait until the next flush, for a flusher whose own delay is half of the longest (`phase` is 0.5).
+/// The wait until the next flush of a flusher whose delay is half of the longest delay (`phase` is 0.5).
 fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration {
-    // A clock that was never set stands at 0.
+    // A clock that was never set has the time 0.
     let waits = [0, NOW].map(|start| {
         let (clock, manual_clock) = Clock::manual(start);
         manual_clock.advance(Duration::from_millis(millis));
@@ -35,7 +35,7 @@ fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration 
 }
 
 #[test]
-fn instances_flush_within_a_tenth_of_the_interval_after_it_is_due() {
+fn an_instance_flushes_up_to_a_tenth_of_the_interval_after_the_interval() {
     for (now, wait) in [(0, 50), (49, 1), (50, 1_000), (300, 750)] {
         assert_eq!(wait_at(now, None, 400), wait * MS, "at {now} ms");
     }
@@ -46,7 +46,7 @@ fn instances_flush_within_a_tenth_of_the_interval_after_it_is_due() {
 }
 
 #[test]
-fn a_large_fleet_flushes_all_over_its_interval() {
+fn a_large_fleet_spreads_its_flushes_over_the_interval() {
     assert_eq!(wait_at(0, None, 4_000), 5 * SECOND);
     assert_eq!(wait_at(7_000, None, 4_000), 8 * SECOND);
     assert_eq!(wait_at(0, None, 401), SECOND);
@@ -66,8 +66,8 @@ async fn the_interval_grows_with_the_fleet_unless_it_is_set() {
     }
 }
 
-/// Drives a flusher with an interval of 60 s for 102 s, and runs `each_second` before each second. Returns after how
-/// many seconds it flushed.
+/// Runs a flusher with an interval of 60 s for 102 s, and calls `each_second` before each second. Returns the seconds
+/// in which calls were appended.
 async fn flushes(flushing: &Flushing, clock: &ManualClock, each_second: impl Fn(u32)) -> Vec<u32> {
     let (stop, stopped) = Stop::new();
     let draining = Box::pin(flushing.recorder.clone().drain_each_second());
@@ -110,7 +110,7 @@ async fn contexts_that_are_all_busy_do_not_shorten_the_interval() {
 }
 
 #[tokio::test]
-async fn the_shown_interval_is_that_of_a_ranking_that_flushes_early() {
+async fn the_status_shows_the_time_between_early_flushes_for_a_ranking() {
     let (flushing, manual_clock) = Flushing::at_interval(Some(60 * SECOND));
     let spec = RankingSpec {
         interval: 3_600,

@@ -11,10 +11,10 @@ use tower_pulse_model::pack::pack;
 use tower_pulse_model::round::{PARTITION_OF_MARKS, Round};
 use tower_pulse_model::sorted::Map;
 
-/// The most fields that one round removes because they hold no readable or no retained mark.
+/// The most fields that one round removes because their marks are unreadable or no longer retained.
 const MAX_SURPLUS: usize = 1_000;
 
-/// Adds the marks of a round to those of the store.
+/// Adds the marks of a round to the marks in the store.
 pub(super) async fn merge(
     leased: &LeasedStore<'_>,
     round: &Round,

@@ -16,7 +16,7 @@ type Field = (Table, Vec<u8>);
 /// The number of contexts in a report that together cost a step about as much as one command.
 const CONTEXTS_PER_COST: usize = 8;
 
-/// Merges the reports of a round with those of the store.
+/// Merges the reports of a round with the reports in the store.
 pub(super) async fn merge(
     leased: &LeasedStore<'_>,
     round: &Round,
@@ -27,11 +27,11 @@ pub(super) async fn merge(
     let mut versions: Vec<(Field, (usize, i64, &Aggregate))> = Vec::new();
     for (minute, sums) in round.reports.iter() {
         let minute = *minute;
-        // The clock of an instance may be ahead. Its minutes live longer by the difference.
+        // The clock of an instance may be ahead. The minutes of this instance live longer by the difference.
         let ttl = REPORTED_MINUTES.key_ttl() + (minute - now).max(0);
-        for (name, of_minute) in sums.instances.iter() {
+        for (name, report) in sums.instances.iter() {
             let field = (Table::InstanceMinutes { minute }, name.as_bytes().to_vec());
-            instances.push((field, (partition(name), ttl, of_minute)));
+            instances.push((field, (partition(name), ttl, report)));
         }
         let contexts = sums.versions.iter().flat_map(|(version, contexts)| {
             let contexts = contexts.iter();

@@ -1,4 +1,4 @@
-//! The features of the fold, each in a file of its own. [`Features`] lists them. A feature merges the changes of a
+//! The features of the fold, each in a separate file. [`Features`] lists them. A feature merges the changes of a
 //! round into its tables, and some features maintain their tables between rounds.
 
 mod marks;

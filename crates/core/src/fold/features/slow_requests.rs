@@ -1,5 +1,5 @@
-//! Folding the slowest and the newest failed requests: merges the lists of the contexts of a round with those of the
-//! store.
+//! Folding the slowest and the newest failed requests: merges the lists of the contexts of a round with the lists in
+//! the store.
 
 use crate::fold::leased_store::{Leased, LeasedStore, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
@@ -14,7 +14,7 @@ use tower_pulse_model::sorted::Map;
 /// The lists of an hour outlive the next hour by this many seconds, because clocks differ.
 const SPARE_TIME: i64 = 600;
 
-/// Merges the lists of a round with those of the store.
+/// Merges the lists of a round with the lists in the store.
 pub(super) async fn merge(
     leased: &LeasedStore<'_>,
     round: &Round,

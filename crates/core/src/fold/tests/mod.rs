@@ -1,5 +1,5 @@
-//! Tests of a folder with a scripted journal, in paused time. The data that a folder writes is tested on a real server
-//! by tests/journal.
+//! Tests of a folder with a scripted journal, in paused time. tests/journal tests the data that a folder writes, on a
+//! real server.
 
 mod lease;
 mod readable;
@@ -66,7 +66,7 @@ enum Call {
     Read,
     /// The number of records of the finest tier.
     Load(usize),
-    /// The end of the round, and the bytes that are missing in it.
+    /// The end of the round, and the size of the entries that are missing in the round.
     Fold(Option<u64>, u64),
     SetAside(u64),
     WaitForNewer(u64),
@@ -93,8 +93,7 @@ struct Scripted {
     entries_per_read: Option<usize>,
     /// Whether a context has records in every slice.
     has_records_everywhere: bool,
-    /// The position of the newest entry that was ever appended, if the journal has lost it. `None`: it is the last of
-    /// `entries`.
+    /// The position of the newest entry that was ever appended, if the journal has lost this entry; otherwise `None`.
     head: Option<Position>,
     /// Seconds since `NOW`.
     since_now: Mutex<i64>,
@@ -122,10 +121,10 @@ fn at(offset: u64) -> Position {
 /// An entry that ends at `offset`, with a request of each of these contexts at this time.
 fn entry(offset: u64, contexts: &[&str], appended_at: i64) -> Entry {
     let mut batch = Batch::new(Precisions::default());
-    let mut one = Aggregate::default();
-    one.times.record(1_000);
+    let mut request = Aggregate::default();
+    request.times.record(1_000);
     for context in contexts {
-        batch.add(&(*context).into(), Kind::Http, appended_at, &one);
+        batch.add(&(*context).into(), Kind::Http, appended_at, &request);
     }
     Entry {
         position: at(offset),
@@ -166,29 +165,29 @@ impl Scripted {
         Box::pin(ready(answer))
     }
 
-    /// Takes the calls that are not reads, without their times.
+    /// Takes the recorded calls, and returns those that change the journal, without their times.
     fn take_writes(&self) -> Vec<Call> {
         let mut calls = lock(&self.calls);
-        let is_change = |call: &Call| !matches!(call, Call::Acquire | Call::Read | Call::Load(_));
+        let is_read = |call: &Call| matches!(call, Call::Acquire | Call::Read | Call::Load(_));
         let calls = calls.drain(..).map(|(_, call)| call);
-        calls.filter(is_change).collect()
+        calls.filter(|call| !is_read(call)).collect()
     }
 
-    /// The times of the calls of one kind.
-    fn times(&self, of: &Call) -> Vec<Instant> {
+    /// The times of the calls that equal `wanted`.
+    fn times(&self, wanted: &Call) -> Vec<Instant> {
         let calls = lock(&self.calls);
-        let times = calls.iter().filter(|(_, call)| call == of);
+        let times = calls.iter().filter(|(_, call)| call == wanted);
         times.map(|(at, _)| *at).collect()
     }
 
-    /// The number of calls of one kind.
-    fn count(&self, of: &Call) -> usize {
-        self.times(of).len()
+    /// The number of calls that equal `wanted`.
+    fn count(&self, wanted: &Call) -> usize {
+        self.times(wanted).len()
     }
 
-    /// The times between the calls of one kind.
-    fn gaps(&self, of: &Call) -> Vec<Duration> {
-        let times = self.times(of);
+    /// The times between calls that equal `wanted`.
+    fn gaps(&self, wanted: &Call) -> Vec<Duration> {
+        let times = self.times(wanted);
         times.windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
 }
@@ -385,13 +384,13 @@ fn remembering(records: usize) -> FoldLimits {
     }
 }
 
-/// A folder of a scripted journal. It reads 150 ms after each half second. Its wall clock stands still at such a
-/// moment, so it always waits 500 ms.
+/// A folder of a scripted journal. The folder reads 150 ms after each half second. The wall clock always shows such a
+/// moment, so each wait takes 500 ms.
 struct Folding {
     journal: Arc<Scripted>,
     leaderless: Arc<Notify>,
     folder: Arc<Folder>,
-    time: ManualClock,
+    clock: ManualClock,
 }
 
 impl Folding {
@@ -401,7 +400,7 @@ impl Folding {
         folding
     }
 
-    /// Folds this journal and remembers up to `max_records` records.
+    /// A folder of this journal, which remembers up to `max_records` records.
     fn of(journal: Scripted, max_records: usize) -> Self {
         let (clock, manual_clock) = Clock::manual(NOW);
         manual_clock.advance(150 * MS);
@@ -412,11 +411,11 @@ impl Folding {
             journal,
             leaderless,
             folder: Arc::new(folder),
-            time: manual_clock,
+            clock: manual_clock,
         }
     }
 
-    /// Folds these entries, read one by one.
+    /// A folder of a journal with these entries, of which each read returns one.
     fn one_by_one(entries: Vec<Entry>) -> Self {
         let journal = Scripted {
             entries_per_read: Some(1),

@@ -1,4 +1,4 @@
-//! An instance waits until its call can be read, and folds it if no other instance does.
+//! An instance waits until its call can be read, and folds the call if no other instance folds.
 
 use super::{Behaviour, Call, Folding, MS, NOW, at, entry};
 use crate::store::{AppendedCall, Readable};
@@ -15,7 +15,7 @@ fn call(offset: u64) -> AppendedCall {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_waited_for_until_it_can_be_read_or_is_lost() {
+async fn an_instance_waits_until_its_call_can_be_read_or_is_lost() {
     let folding = Folding::new(Behaviour::HeldByOther);
     for (last, is_readable) in [(Readable::Yes, true), (Readable::Lost, false)] {
         let mut answers = vec![last];
@@ -42,7 +42,7 @@ async fn an_instance_that_waits_for_its_call_folds_it() {
     };
     assert_eq!(readable(100).await, 1);
     assert_eq!(lock(&folding.journal.progress).committed, at(100));
-    assert_eq!(readable(100).await, 1, "it is folded already");
+    assert_eq!(readable(100).await, 1, "the call is folded already");
     lock(&folding.journal.entries).push(entry(200, &["GET /"], NOW));
     assert_eq!(readable(200).await, 2);
 }

@@ -29,14 +29,14 @@ async fn only_slices_that_are_rolled_up_may_expire() {
 }
 
 #[tokio::test]
-async fn slices_are_rolled_up_late_although_no_entry_arrives() {
+async fn without_new_entries_slices_are_rolled_up_180_seconds_late() {
     let folding = with_records_everywhere().await;
     let slice = FINEST.slice(NOW);
     let delay = slice + 60 + 15 + 180 - NOW;
     for (seconds, is_released) in [(delay - 1, false), (1, true)] {
         lock(&folding.journal.may_expire).clear();
         *lock(&folding.journal.since_now) += seconds;
-        folding.time.advance(Duration::from_secs(seconds as u64));
+        folding.clock.advance(Duration::from_secs(seconds as u64));
         assert_eq!(folding.fold().await, Leader::This);
         let released = lock(&folding.journal.may_expire);
         assert_eq!(released.contains(&slice), is_released, "{released:?}");

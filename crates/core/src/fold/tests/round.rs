@@ -15,14 +15,14 @@ use tower_pulse_model::entry::ENTRY_VERSION;
 use tower_pulse_model::slice::Precisions;
 
 impl Folding {
-    /// Takes the writes, with 0 for all bytes that are missing.
+    /// Takes the calls that change the journal, with 0 as the size of missing entries.
     fn take_writes(&self) -> Vec<Call> {
         let calls = self.journal.take_writes().into_iter();
-        let change = |call| match call {
+        let without_size = |call| match call {
             Call::Fold(round_end, _) => Call::Fold(round_end, 0),
             other => other,
         };
-        calls.map(change).collect()
+        calls.map(without_size).collect()
     }
 }
 
@@ -32,7 +32,7 @@ fn round(end: u64) -> Call {
 }
 
 #[tokio::test]
-async fn a_round_has_all_entries_that_there_are() {
+async fn a_round_has_all_entries_of_the_journal() {
     let entries = [1_000, 2_000, 3_000].map(|offset| entry(offset, &["GET /"], NOW));
     let lengths = entries.iter().map(|entry| entry.payload.len() as u64 + 1);
     let missing = 3_000 - lengths.sum::<u64>();
@@ -61,18 +61,18 @@ async fn a_round_ends_at_32_mib() {
 #[tokio::test]
 async fn other_tasks_run_while_a_large_entry_is_folded() {
     let mut batch = Batch::new(Precisions::new([60], 120));
-    let mut one = Aggregate::default();
-    one.times.record(1_000);
+    let mut request = Aggregate::default();
+    request.times.record(1_000);
     for name in 0..1_500 {
-        batch.add(&format!("GET /{name}").into(), Kind::Http, NOW, &one);
+        batch.add(&format!("GET /{name}").into(), Kind::Http, NOW, &request);
     }
     let folding = Folding::one_by_one(vec![entry_of(200_000, &batch)]);
-    let turns = Arc::new(AtomicUsize::new(0));
+    let polls = Arc::new(AtomicUsize::new(0));
     let other = tokio::spawn({
-        let turns = turns.clone();
+        let polls = polls.clone();
         async move {
             loop {
-                turns.fetch_add(1, Ordering::Relaxed);
+                polls.fetch_add(1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
             }
         }
@@ -80,11 +80,11 @@ async fn other_tasks_run_while_a_large_entry_is_folded() {
     assert_eq!(folding.fold().await, Leader::This);
     other.abort();
     // The names of the entry are merged, planned, searched for slow requests, and added to records.
-    let turns = turns.load(Ordering::Relaxed);
-    assert!(turns >= 4 * 1_500 / NAMES_AT_ONCE, "{turns} turns");
+    let polls = polls.load(Ordering::Relaxed);
+    assert!(polls >= 4 * 1_500 / NAMES_AT_ONCE, "{polls} polls");
 }
 
-/// An entry is not divided, and a round that was begun keeps its end.
+/// All names of an entry are in one round, and a round that was begun keeps its end.
 #[tokio::test]
 async fn a_round_ends_at_16_384_names() {
     for (begun, ends) in [
@@ -150,7 +150,7 @@ async fn entries_before_a_garbled_one_are_folded_first() {
 }
 
 #[tokio::test]
-async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
+async fn an_entry_of_a_newer_version_waits_after_earlier_entries_are_folded() {
     let newer = |appended_at| Entry {
         version: u64::from(ENTRY_VERSION) + 1,
         ..entry(200, &["GET /"], appended_at)
@@ -162,7 +162,7 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
     let expected = [round(100), Call::WaitForNewer(200), Call::Release];
     assert_eq!(folding.take_writes(), expected);
 
-    // Although earlier entries of a newer version have waited long enough, a new one still waits.
+    // Earlier entries of a newer version have waited long enough, but a new entry still waits.
     for (appended_at, is_set_aside) in [
         (NOW - 600, true),
         (NOW - 599, false),

@@ -11,7 +11,7 @@ use crate::error::StoreErrorKind;
 use crate::fold::Folder;
 
 #[test]
-fn the_journal_is_read_150_ms_after_each_turn_of_a_half_second() {
+fn the_journal_is_read_150_ms_after_each_half_second() {
     for (now, wait) in [(0, 150), (149, 1), (150, 500), (400, 250), (700, 450)] {
         let (clock, manual_clock) = Clock::manual(NOW);
         manual_clock.advance(now * MS);
@@ -26,7 +26,7 @@ fn the_journal_is_read_150_ms_after_each_turn_of_a_half_second() {
 async fn the_folder_reads_at_intervals_and_removes_fences_every_hour() {
     let folding = Folding::new(Behaviour::Free);
     let stop = folding.start();
-    // The notification shifts all later reads, so that they come at no multiple of the interval after the start.
+    // The notification shifts all later reads: they are not multiples of the interval after the start.
     sleep(333 * MS).await;
     folding.leaderless.notify_one();
     sleep(5 * HOUR / 2).await;
@@ -71,11 +71,11 @@ async fn a_denied_folder_tries_again_every_two_seconds_of_its_clock() {
             folding.leaderless.notify_one();
             sleep(Duration::from_secs(100)).await;
             assert_eq!(folding.journal.count(&Call::Acquire), tries);
-            folding.time.advance(step);
+            folding.clock.advance(step);
         }
     }
     folding.journal.set(Behaviour::Free);
-    folding.time.advance(2_000 * MS);
+    folding.clock.advance(2_000 * MS);
     sleep(Duration::from_secs(1)).await;
     assert!(folding.folder.status().is_leader);
 }

@@ -30,10 +30,10 @@ async fn late_samples_are_added_once_with_the_partition_of_all() {
         }
         assert_eq!(folding.fold().await, Leader::This);
         let additions = lock(&folding.journal.additions);
-        let [of_step] = &additions[..] else {
+        let [only] = &additions[..] else {
             panic!("{} steps", additions.len());
         };
-        assert_eq!((of_step.late, of_step.statistics.len()), added);
+        assert_eq!((only.late, only.statistics.len()), added);
     }
 }
 
@@ -54,7 +54,7 @@ async fn a_step_without_an_answer_is_sent_three_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_version_tells_whether_a_step_without_an_answer_took_effect() {
+async fn the_version_shows_whether_a_step_without_an_answer_took_effect() {
     for (incident, acquisitions) in [(Incident::LostAnswer, 1), (Incident::Takeover, 2)] {
         let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
         *lock(&folding.journal.incident) = Some(incident);
@@ -96,7 +96,7 @@ async fn counters_are_folded_in_steps_too() {
 }
 
 #[tokio::test]
-async fn steps_cover_a_few_contexts_and_grow_while_the_server_is_fast() {
+async fn steps_write_few_contexts_at_first_and_more_while_the_server_is_fast() {
     let names: Vec<_> = (0..1_000).map(|number| format!("GET /{number}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     // The number of contexts of each step, for the first round and for the last round.

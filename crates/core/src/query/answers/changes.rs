@@ -34,11 +34,11 @@ pub struct Changes {
     /// Number of changes that match and are ongoing.
     #[serde(rename = "standing")]
     pub ongoing: usize,
-    /// Number of ongoing changes that need attention, all except those of the kind `faster`, and of `hanging` paths.
+    /// Number of problems: ongoing changes of all kinds but `faster`, and `hanging` paths.
     pub problems: usize,
-    /// Of these problems, the number that people have acknowledged.
+    /// Number of problems that people have acknowledged.
     pub acknowledged: usize,
-    /// The paths of which requests are in flight and none ends; empty if the question has a kind.
+    /// The paths with requests in flight of which none ends; empty if the question has a kind.
     pub hanging: Vec<HangingPath>,
     /// The changes. Ongoing changes come first, by the time that they cost.
     pub changes: Vec<ChangeRow>,
@@ -96,7 +96,7 @@ pub struct ChangeRow {
     pub code_share: Option<f64>,
     /// Whether a deploy is suspected of the change.
     pub deploy: DeployVerdict,
-    /// The causes of the change as far as they are known, in sentences; empty if nothing is known.
+    /// The known causes of the change, in sentences; empty if no cause is known.
     pub explanation: String,
 }
 

@@ -1,4 +1,4 @@
-//! A context in a window, compared with the window before. All comparisons of two windows are made here.
+//! Compares a context in a window with the window before.
 
 use serde::Serialize;
 
@@ -14,9 +14,9 @@ pub const ENOUGH_REQUESTS: u64 = 20;
 /// The fewest requests from which a 99th percentile is meaningful. A ratio needs this number on both sides.
 pub const ENOUGH_FOR_P99: u64 = 100;
 
-/// Each measurement divided by the same measurement of another window, by default of the window before. Counts and totals are
-/// compared per recorded second. A ratio is `None` if a window is not mostly recorded, if a window has fewer than [20
-/// requests](ENOUGH_REQUESTS) of the context, or if the divisor is zero.
+/// Each measurement divided by the same measurement of another window, by default of the window before. Counts and
+/// totals are compared per recorded second. A ratio is `None` if a window is not mostly recorded, if a window has fewer
+/// than [20 requests](ENOUGH_REQUESTS) of the context, or if the divisor is zero.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Ratios {
@@ -51,8 +51,8 @@ impl Ratios {
         }
         let rate = |now, old| ratio(covered.per_second(now), before.per_second(old));
         let of_polls = |time: fn(&PollTimes) -> Option<f64>| {
-            let of = |measured: &Measured| measured.polls.as_ref().and_then(time);
-            ratio(of(now), of(old))
+            let time_of = |measured: &Measured| measured.polls.as_ref().and_then(time);
+            ratio(time_of(now), time_of(old))
         };
         let times = now.times.by(&old.times);
         Self {
@@ -141,7 +141,7 @@ impl ComparedWindow {
     ) -> Self {
         let added = |from| Some(&added.iter().find(|(start, _)| *start == from)?.1);
         let compared = Compared::of(context, sums, added);
-        let measured = |of: Option<Measured>| of.unwrap_or_else(|| Measured::none(context.kind));
+        let measured = |m: Option<Measured>| m.unwrap_or_else(|| Measured::none(context.kind));
         Self {
             covered: sums.now.covered,
             error: sums.error(),

@@ -140,7 +140,7 @@ pub(in crate::query) async fn counters(
     for names in page.chunks(COUNTERS_AT_ONCE) {
         let query = CounterQuery::new(names.iter().copied(), precision.seconds);
         let read = source.counters(&query).await?;
-        let row = |of: &CounterSeries| CounterRow::new(&of.name, &of.slices, span, series);
+        let row = |c: &CounterSeries| CounterRow::new(&c.name, &c.slices, span, series);
         counters.extend(read.iter().map(row));
     }
     Ok(Counters {
@@ -189,7 +189,7 @@ pub(in crate::query) async fn counter(
     check_given("name", name)?;
     let precision = chosen(query.precision, source.store.precisions())?;
     let mut samples = slices(source, name, precision.seconds).await?;
-    // Slices that are past their retention are left out. There may be many of them until the next cleaning.
+    // Slices that are past their retention are left out. Many may exist until the next cleaning.
     if let Some((newest, _)) = samples.last().copied() {
         let oldest = newest.saturating_sub(precision.span());
         samples.retain(|(start, _)| *start > oldest);

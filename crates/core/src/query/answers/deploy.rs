@@ -65,7 +65,7 @@ pub struct DeployRow {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DeployQuery {
-    /// The id of the mark. The default is the newest mark of a version, or the newest mark if none has a version.
+    /// The id of the mark. The default is the newest mark of a version, or the newest mark if no mark has a version.
     pub mark: Option<String>,
     /// The maximum number of contexts, at most 1,000; 100 by default.
     pub limit: Option<usize>,
@@ -122,7 +122,7 @@ pub(in crate::query) async fn deploy(
             before: compared.before,
             after: compared.now,
             change: compared.change,
-            side_by_side: versions.as_ref().and_then(|of| of.compare(id)),
+            side_by_side: versions.as_ref().and_then(|versions| versions.compare(id)),
         }
     };
     let rows = pages.map(row);
@@ -145,7 +145,7 @@ pub(in crate::query) async fn deploy(
     })
 }
 
-/// The newest whole minutes within an hour after a mark, in which versions may have run side by side.
+/// The newest whole minutes within an hour after a mark. Versions may have run side by side in these minutes.
 fn side_by_side(at: i64, now: i64) -> Vec<i64> {
     let minute = i64::from(FINEST.seconds);
     let end = FINEST.slice(now).min(FINEST.slice(at).saturating_add(HOUR));

@@ -57,11 +57,12 @@ pub struct Errors {
 pub struct ErrorRow {
     /// The kind, as the service names it; `<other>` for all further kinds.
     pub kind: Arc<str>,
-    /// Number of requests with this kind. A path and slice has at most 8 kinds; further ones count as `<other>`.
+    /// Number of requests with this kind. A path and slice has at most 8 kinds; further kinds count as `<other>`.
     pub count: u64,
     /// `count` divided by the number of all requests, 0 to 1.
     pub share: Option<f64>,
-    /// The beginning of the minute in which the kind was first seen, in Unix seconds; `None` if no judged minute has it.
+    /// The beginning of the minute in which the kind was first seen, in Unix seconds; `None` if no judged minute has
+    /// it.
     pub first_seen: Option<i64>,
     /// The beginning of the last judged minute in which the kind was seen, in Unix seconds; `None` if no judged minute
     /// has it.
@@ -75,8 +76,8 @@ pub struct ErrorRow {
     pub paths: Vec<OutcomeRow>,
 }
 
-/// Whether a kind that was first seen at `first` is new, and the version since which it is seen. Without a day of data
-/// before it, neither is known: each kind of a service would be new that has just begun to record.
+/// Whether a kind that was first seen at `first` is new, and the version since which the kind is seen. Both are unknown
+/// without a day of data before `first`. Otherwise all kinds of a service that has just begun to record would be new.
 fn origin(first: i64, span: &Span, marks: &Marks) -> (bool, Option<Arc<str>>) {
     if first.saturating_sub(span.recorded.since()) < DAY {
         return (false, None);

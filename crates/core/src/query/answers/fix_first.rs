@@ -105,7 +105,7 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// `None` if the change needs no fix, or if other rows show the change.
+    /// `None` if the change needs no fix, or if another row covers it.
     fn of(change: &'a Change) -> Option<Self> {
         let (kind, extra) = (change.kind, change.extra_seconds_per_minute);
         let (reason, weight) = match (kind, &*change.context, &change.instance) {
@@ -165,9 +165,9 @@ pub(in crate::query) async fn fix_first(
     candidates.order_by(Candidate::precedes);
     // A page or an instance gets one row, for its most urgent change.
     let mut seen = std::collections::HashSet::new();
-    candidates.retain(|one| {
-        let instance = one.cause.and_then(|change| change.instance.clone());
-        seen.insert((one.id.clone(), instance))
+    candidates.retain(|candidate| {
+        let instance = candidate.cause.and_then(|change| change.instance.clone());
+        seen.insert((candidate.id.clone(), instance))
     });
     let (mut others, mut budget) = (Vec::new(), CoopBudget::new(&source.clock));
     for id in sums.contexts().filter(|id| id.kind == Kind::Http) {
@@ -186,10 +186,12 @@ pub(in crate::query) async fn fix_first(
     candidates.truncate(limit);
     let mut rows = Vec::with_capacity(candidates.len());
     let mut error = sums.now.error;
-    for one in candidates {
-        let instance = one.cause.and_then(|change| change.instance.as_deref());
+    for candidate in candidates {
+        let instance = candidate
+            .cause
+            .and_then(|change| change.instance.as_deref());
         let row = match instance {
-            None => of_page(one, &sums, &span),
+            None => of_page(candidate, &sums, &span),
             Some(instance) => {
                 // The part of the window that has minute reports.
                 let reported = Reported::new(window, span.now);
@@ -198,12 +200,12 @@ pub(in crate::query) async fn fix_first(
                 let covered = covered.with_missing(source, &span).await?;
                 let mut instances = compared.instances.iter();
                 let own = instances.find(|(name, _)| **name == *instance);
-                let measured = own.and_then(|(_, of)| {
-                    error = error.max(of.sums.histogram.error());
+                let measured = own.and_then(|(_, own)| {
+                    error = error.max(own.sums.histogram.error());
                     let target = source.targets.seconds();
-                    Measured::of_sums(Kind::All, &of.sums, &covered, target)
+                    Measured::of_sums(Kind::All, &own.sums, &covered, target)
                 });
-                FixRow::new(one, covered, measured, &span)
+                FixRow::new(candidate, covered, measured, &span)
             }
         };
         rows.push(row);
@@ -216,13 +218,18 @@ pub(in crate::query) async fn fix_first(
 }
 
 impl FixRow {
-    /// The row of a candidate with its measurements in a window.
-    fn new(one: Candidate<'_>, window: Covered, measured: Option<Measured>, span: &Span) -> Self {
-        let measured = measured.unwrap_or_else(|| Measured::none(one.id.kind));
+    /// The row of a candidate. `measured` has the measurements in `window`.
+    fn new(
+        chosen: Candidate<'_>,
+        window: Covered,
+        measured: Option<Measured>,
+        span: &Span,
+    ) -> Self {
+        let measured = measured.unwrap_or_else(|| Measured::none(chosen.id.kind));
         let per_minute = window.per_minute(measured.total);
-        let is_of_time = matches!(one.reason, FixReason::Slower | FixReason::Instance);
-        let slowdown = one.cause.filter(|_| is_of_time);
-        // The slowdown costs time in the part of the window since it began.
+        let is_of_time = matches!(chosen.reason, FixReason::Slower | FixReason::Instance);
+        let slowdown = chosen.cause.filter(|_| is_of_time);
+        // The slowdown costs time only in the part of the window after its beginning.
         let cost = |change: &Change| {
             let until = window.to.min(span.recorded_until);
             let since = span.recorded.seconds(change.since.max(window.from), until);
@@ -230,14 +237,14 @@ impl FixRow {
             Some(cost.min(per_minute?))
         };
         Self {
-            name: ContextName::of(&one.id),
-            instance: one.cause.and_then(|change| change.instance.clone()),
-            reason: one.reason,
+            name: ContextName::of(&chosen.id),
+            instance: chosen.cause.and_then(|change| change.instance.clone()),
+            reason: chosen.reason,
             ratio: slowdown
                 .filter(|change| !change.is_tail)
                 .map(|change| change.ratio),
             saved_per_minute: slowdown.and_then(cost).filter(|saved| *saved > 0.0),
-            cause: one.cause.cloned(),
+            cause: chosen.cause.cloned(),
             window,
             measured,
             per_minute,
@@ -247,12 +254,12 @@ impl FixRow {
 }
 
 /// The row of a page.
-fn of_page(one: Candidate<'_>, sums: &WindowSums, span: &Span) -> FixRow {
-    let compared = Compared::of(&one.id, sums, |_| None);
+fn of_page(chosen: Candidate<'_>, sums: &WindowSums, span: &Span) -> FixRow {
+    let compared = Compared::of(&chosen.id, sums, |_| None);
     let ratio = compared.mean_ratio();
     let all = sums.now.get(&ContextId::all());
     let whole = all.map_or(0.0, |all| all.times.sum);
-    let row = FixRow::new(one, sums.now.covered, compared.now, span);
+    let row = FixRow::new(chosen, sums.now.covered, compared.now, span);
     FixRow {
         share: share(row.measured.total, whole),
         ratio: row.ratio.or(ratio),

@@ -14,7 +14,7 @@ use tower_pulse_model::sorted::Map;
 /// With fewer requests in flight, a path does not count as hanging: one or two clients may be slow.
 const ENOUGH: u64 = 3;
 
-/// A path of which requests are in flight and none ends.
+/// A path with requests in flight of which none ends.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HangingPath {
@@ -29,7 +29,7 @@ pub struct HangingPath {
     pub seconds: u64,
 }
 
-/// The paths that hang, those with the most requests first.
+/// The paths that hang. Paths with the most requests in flight come first.
 pub(super) async fn hanging(source: &Source) -> Result<Vec<HangingPath>, QueryError> {
     let fleet = source.fleet().await?;
     let mut hanging: Map<RecordId, (Vec<Arc<str>>, u64, u64)> = Map::default();
@@ -49,22 +49,24 @@ pub(super) async fn hanging(source: &Source) -> Result<Vec<HangingPath>, QueryEr
         return Ok(Vec::new());
     }
     let hour = source.window(Window::HOUR).await?;
-    let named = hanging.into_iter().filter_map(|(id, of)| {
-        let (instances, in_flight, seconds) = of;
-        let context = hour.contexts.get(&id)?;
-        (in_flight >= ENOUGH).then(|| HangingPath {
-            name: ContextName::of(context),
-            instances,
-            in_flight,
-            seconds,
-        })
-    });
+    let named = hanging
+        .into_iter()
+        .filter_map(|(id, (instances, in_flight, seconds))| {
+            let context = hour.contexts.get(&id)?;
+            (in_flight >= ENOUGH).then(|| HangingPath {
+                name: ContextName::of(context),
+                instances,
+                in_flight,
+                seconds,
+            })
+        });
     let mut paths: Vec<_> = named.collect();
     paths.order_by_key(|path| std::cmp::Reverse(path.in_flight));
     Ok(paths)
 }
 
-/// Requests of a path in flight; `None` if no instance names the path, and one has too many paths to name all.
+/// Requests of a path in flight; `None` if no instance reports the path, and an instance has too many paths to report
+/// all.
 pub(super) async fn in_flight_of(
     source: &Source,
     context: &ContextId,

@@ -76,9 +76,9 @@ fn reading<S: Serializer>(unreadable: &[Problem], to: S) -> Result<S::Ok, S::Err
 
 /// The part of health that changes seldom.
 pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
-    let of = of_process(source, &unreadable(source).await).await;
-    let is_of_instance = of.is_of_instance();
-    let (recording, flush) = (&of.recording, &of.flush);
+    let health = of_process(source, &unreadable(source).await).await;
+    let is_of_instance = health.is_of_instance();
+    let (recording, flush) = (&health.recording, &health.flush);
     let queue = recording.queue.iter().flat_map(|queue| {
         [
             ("queue_ignored", queue.too_long + queue.unreadable),
@@ -100,14 +100,14 @@ pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
         recording: is_of_instance.then(|| recording.into_iter().chain(queue).collect()),
         flush: is_of_instance.then(|| flush.into()),
         fold: Losses::from([
-            ("late", of.fold.late),
-            ("skewed", of.fold.skewed),
-            ("quarantined", of.fold.quarantined),
+            ("late", health.fold.late),
+            ("skewed", health.fold.skewed),
+            ("quarantined", health.fold.quarantined),
         ]),
         history: history(source).await,
-        status: of.status,
-        warnings: of.warnings,
-        conditions: of.conditions,
+        status: health.status,
+        warnings: health.warnings,
+        conditions: health.conditions,
     }
 }
 
@@ -146,21 +146,21 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
         None => of_the_fleet(source).await,
     };
     health.cost.reader_bytes = source.held_bytes();
-    let keys = unreadable.iter().take(MAX_WARNED).map(|of| {
-        let (key, reason) = (&of.key, &of.reason);
+    let keys = unreadable.iter().take(MAX_WARNED).map(|problem| {
+        let (key, reason) = (&problem.key, &problem.reason);
         Condition::UnreadableKey.warning(format!(
             "{key} cannot be read ({reason}): delete it, and look for the program that writes it"
         ))
     });
     let fleet = source.fleet().await;
     let alive = fleet.iter().flat_map(|fleet| &fleet.alive);
-    let others = alive.filter(|of| *of.instance != *health.instance);
-    let reported = others.flat_map(|of| {
-        let whose = format!("instance {}", of.instance);
-        let cleaning = of.cleaning.iter();
+    let others = alive.filter(|other| *other.instance != *health.instance);
+    let reported = others.flat_map(|other| {
+        let whose = format!("instance {}", other.instance);
+        let cleaning = other.cleaning.iter();
         let cleaning = cleaning.map(|text| Condition::Cleaning.warning(format!("{whose}: {text}")));
         cleaning
-            .chain(skew_warning(&whose, of.skew))
+            .chain(skew_warning(&whose, other.skew))
             .collect::<Vec<_>>()
     });
     let further: Vec<_> = keys.chain(reported.take(MAX_WARNED)).collect();

@@ -112,8 +112,8 @@ pub(in crate::query) async fn heat_map(
             .map(|slice| HeatSlice {
                 start: slice.start,
                 times: {
-                    let of = Measured::in_slice(Kind::All, &slice.sums);
-                    SliceTimes::new(of.count, &of.times)
+                    let measured = Measured::in_slice(Kind::All, &slice.sums);
+                    SliceTimes::new(measured.count, &measured.times)
                 },
                 cells: rows.map_or_else(Vec::new, |rows| rows.cells(&slice.sums.histogram)),
             })

@@ -212,16 +212,16 @@ pub(in crate::query) async fn instance(
         error,
         row,
         alone: is_alone,
-        others: minutes.iter().map(|of| of.others).max().unwrap_or(0),
-        first_minute: minutes.first().map(|of| of.start),
-        last_minute: minutes.last().map(|of| of.start.saturating_add(MINUTE)),
+        others: minutes.iter().map(|m| m.others).max().unwrap_or(0),
+        first_minute: minutes.first().map(|m| m.start),
+        last_minute: minutes.last().map(|m| m.start.saturating_add(MINUTE)),
         verdict,
         precision: REPORTED_MINUTES.seconds,
         points: (minutes.iter())
-            .map(|of| (of.start, InstancePoint::new(of)))
+            .map(|minute| (minute.start, InstancePoint::new(minute)))
             .collect(),
         machine: (beside.machine.iter())
-            .map(|(start, of)| (*start, MachinePoint::new(of)))
+            .map(|(start, machine)| (*start, MachinePoint::new(machine)))
             .collect(),
         reported_paths,
         paths: paths.into_iter().map(|(path, _)| path).collect(),
@@ -252,13 +252,13 @@ impl InstancePath {
 
 impl InstancePoint {
     fn new(minute: &MinuteBeside) -> Self {
-        let of = Measured::in_slice(Kind::Http, &minute.sums);
+        let measured = Measured::in_slice(Kind::Http, &minute.sums);
         let others = (minute.others > 0).then_some(minute.others as f64);
         Self {
-            count: of.count,
-            errors: of.errors,
-            mean: of.times.mean,
-            p95: of.times.p95,
+            count: measured.count,
+            errors: measured.errors,
+            mean: measured.times.mean,
+            p95: measured.times.p95,
             others_count: others.map(|others| minute.others_count as f64 / others),
             others_mean: minute.others_mean,
         }

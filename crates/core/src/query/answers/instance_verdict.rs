@@ -31,8 +31,8 @@ pub enum Spread {
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InstanceVerdict {
-    /// Number of paths that are compared: those with at least 10 requests on the instance, and 10 on the others in the
-    /// same minutes.
+    /// Number of compared paths: paths with at least 10 requests on the instance, and 10 on the others in the same
+    /// minutes.
     pub compared: usize,
     /// How many of the compared paths are slower.
     pub slower: Spread,
@@ -94,7 +94,7 @@ impl Compare {
         fails_more((own.errors, own.count), (others.errors, others.count))
     }
 
-    /// Whether a path would have enough errors to be noticed if its share of errors were the instance's.
+    /// Whether a path has so many requests that errors would be noticed if its share of errors were the instance's.
     fn has_enough_for_failures(&self, own: &Measured) -> bool {
         own.count as f64 * self.error_share >= MIN_REQUESTS as f64
     }
@@ -102,13 +102,13 @@ impl Compare {
 
 /// The standard error of the ratio of two means, as a share of the ratio.
 fn deviation(own: &Measured, others: &Measured) -> f64 {
-    let of = |of: &Measured| {
-        let (mean, stddev) = (of.times.mean?, of.times.stddev?);
-        (mean > 0.0).then(|| (stddev / mean).powi(2) / of.count as f64)
+    let variance = |measured: &Measured| {
+        let (mean, stddev) = (measured.times.mean?, measured.times.stddev?);
+        (mean > 0.0).then(|| (stddev / mean).powi(2) / measured.count as f64)
     };
     // Without measurements, the error is infinite: no difference is certain.
-    of(own)
-        .zip(of(others))
+    variance(own)
+        .zip(variance(others))
         .map_or(f64::INFINITY, |(own, others)| (own + others).sqrt())
 }
 
@@ -130,8 +130,8 @@ impl InstanceVerdict {
 }
 
 impl Spread {
-    /// `yes` is the number of compared paths that surely have the property, and `no` the number of those that surely
-    /// lack it.
+    /// `yes` is the number of compared paths that surely have the property. `no` is the number of compared paths that
+    /// surely lack the property.
     fn new(yes: usize, no: usize, compared: usize) -> Self {
         match yes {
             0 => Self::None,
@@ -189,7 +189,7 @@ mod tests {
     }
 
     /// The number of slower paths of an instance whose requests take these milliseconds on each path, and 10 ms on the
-    /// other instances. Each path has 300 requests, and the last one `few`.
+    /// other instances. Each path has 300 requests, but the last path has `few`.
     fn slower_or_few(compare: &Compare, paths: &[u64], few: usize) -> (Spread, usize, usize) {
         let mut verdict = InstanceVerdict::default();
         for (at, millis) in paths.iter().enumerate() {
@@ -206,7 +206,7 @@ mod tests {
         let twice = of_ratio(2.0, true);
         let slower = |compare: &Compare, paths: &[u64]| slower_or_few(compare, paths, 300);
         assert_eq!(slower(&twice, &[20, 19, 22]), (Spread::All, 3, 3));
-        // One path has too few requests to tell.
+        // One path has too few requests to be compared.
         let few = slower_or_few(&twice, &[20, 19, 14], 10);
         assert_eq!(few, (Spread::All, 2, 3));
         assert_eq!(slower(&twice, &[20, 19, 10]), (Spread::Most, 2, 3));

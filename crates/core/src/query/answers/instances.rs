@@ -49,9 +49,10 @@ pub struct InstanceRow {
     pub version: Option<Arc<str>>,
     /// Whether the instance sends heartbeats.
     pub alive: bool,
-    /// Requests in flight at the last heartbeat; `None` unless it is alive.
+    /// Requests in flight at the last heartbeat; `None` unless the instance is alive.
     pub in_flight: Option<i64>,
-    /// The last heartbeat if it is alive, or otherwise the end of its last minute with requests, in Unix seconds.
+    /// The time of the last heartbeat if the instance is alive, or else the end of its last minute with requests, in
+    /// Unix seconds.
     pub last_seen: Option<i64>,
     /// The share of its CPUs' time that the process used, 0 to 1: the mean of its minutes.
     pub cpu: Option<f64>,
@@ -103,7 +104,7 @@ pub(super) const STANDS_OUT: f64 = 1.5;
 /// The ratio above which an instance stands out if its version is a suspect of a change.
 pub(super) const SUSPECT_STANDS_OUT: f64 = 1.1;
 
-/// The rows of all instances of the fleet, before a page of them is chosen.
+/// The rows of all instances of the fleet, from which an answer chooses a page.
 pub(super) struct FleetRows {
     /// The part of the window that has minute reports, or the whole window if there is only one instance.
     pub(super) covered: Covered,
@@ -111,8 +112,7 @@ pub(super) struct FleetRows {
     pub(super) error: f64,
     /// The instances, by name.
     pub(super) rows: Vec<InstanceRow>,
-    /// Whether there is only one instance. A single instance makes no reports, because no other instance can be
-    /// compared with it.
+    /// Whether there is only one instance, which makes no reports, as there is no instance to compare it with.
     pub(super) is_alone: bool,
     /// The requests of the instances, from which the rows are made.
     pub(super) compared: Arc<Comparison>,
@@ -162,7 +162,7 @@ impl FleetRows {
             Measured::of_sums(Kind::Http, sums, &covered, target)
         });
         let instances = compared.instances.iter();
-        let errors = instances.map(|(_, of)| of.sums.histogram.error());
+        let errors = instances.map(|(_, sums)| sums.sums.histogram.error());
         let mut error = errors.fold(0.0, f64::max);
         let mut is_alone = false;
         if let ([], [lone]) = (&compared.instances[..], &mut rows[..]) {
@@ -201,7 +201,7 @@ fn rows(
     measured: impl Fn(&Aggregate) -> Option<Measured>,
 ) -> Vec<InstanceRow> {
     let found = compared.instances.iter();
-    let found = found.map(|(name, of)| (name, Some(of), None::<&AliveInstance>));
+    let found = found.map(|(name, sums)| (name, Some(sums), None::<&AliveInstance>));
     let mut found: Vec<_> = found.collect();
     for alive in &fleet.alive {
         let instances = &compared.instances;
@@ -211,25 +211,25 @@ fn rows(
         }
     }
     found.order_by(|a, b| a.0.cmp(b.0));
-    let rows = found.into_iter().map(|(instance, of, alive)| {
+    let rows = found.into_iter().map(|(instance, sums, alive)| {
         let machines = &compared.machines;
         let machine = machines.binary_search_by(|(name, _)| name.cmp(instance));
         let machine = machine.map(|at| machines[at].1.figures());
         let [cpu, delay, worst_delay] = machine.unwrap_or_default();
         let version = alive.and_then(|alive| alive.version.clone());
-        let measured = of.and_then(|of| measured(&of.sums));
+        let measured = sums.and_then(|sums| measured(&sums.sums));
         InstanceRow {
             instance: instance.clone(),
-            version: version.or_else(|| of?.version.clone()),
+            version: version.or_else(|| sums?.version.clone()),
             alive: alive.is_some(),
             in_flight: alive.and_then(|alive| alive.in_flight),
-            last_seen: (alive.map(|alive| alive.last_seen)).or(of.map(|of| of.busy.end)),
+            last_seen: (alive.map(|alive| alive.last_seen)).or(sums.map(|sums| sums.busy.end)),
             cpu,
             delay,
             worst_delay,
             measured: measured.unwrap_or_else(|| Measured::none(Kind::Http)),
             share: None,
-            ratio: of.and_then(InstanceSums::ratio),
+            ratio: sums.and_then(InstanceSums::ratio),
             out_of_line: false,
             stands_out: false,
             change: None,
@@ -240,7 +240,7 @@ fn rows(
 }
 
 impl InstanceRow {
-    /// Sets what follows from the ongoing changes that the question is about.
+    /// Sets the fields that depend on the ongoing changes.
     fn set_changes(&mut self, changes: &[&Change]) {
         let own = changes.iter().filter(|change| {
             change.kind == ChangeKind::Instance && change.instance.as_ref() == Some(&self.instance)
@@ -282,7 +282,7 @@ impl Reported {
 
     pub(super) fn covered(&self, sums: &[(Arc<str>, InstanceSums)], span: &Span) -> Covered {
         // Some requests may be from before the store was created.
-        let busy = sums.iter().map(|(_, of)| of.busy.start);
+        let busy = sums.iter().map(|(_, sums)| sums.busy.start);
         let recorded = span.recorded.from(busy.fold(i64::MAX, i64::min));
         let covered = (self.minutes).covered(&recorded, span.recorded_until, span.now);
         let passed = self.minutes.to.saturating_sub(self.begin);

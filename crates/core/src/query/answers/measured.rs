@@ -127,10 +127,10 @@ pub struct PollTimes {
 impl PollTimes {
     /// The times of requests that take `mean` seconds.
     fn new(polls: &PollSums, mean: Option<f64>) -> Self {
-        let of = |share: f64| mean.map(|mean| mean * share);
+        let part = |share: f64| mean.map(|mean| mean * share);
         Self {
-            computing: polls.computing.and_then(of),
-            waiting: polls.computing.and_then(|share| of(1.0 - share)),
+            computing: polls.computing.and_then(part),
+            waiting: polls.computing.and_then(|share| part(1.0 - share)),
             longest: polls.longest,
             mean: polls.mean,
         }
@@ -257,22 +257,22 @@ pub struct Measured {
 
 impl Measured {
     /// The samples of a summary, which may be empty.
-    fn new(kind: Kind, of: &Summary, covered: &Covered) -> Self {
-        let (times, count) = (&of.times, of.times.count);
+    fn new(kind: Kind, summary: &Summary, covered: &Covered) -> Self {
+        let (times, count) = (&summary.times, summary.times.count);
         Self {
             count: count as u64,
             per_second: covered.per_second(count).filter(|_| count > 0.0),
-            errors: of.outcomes.errors,
-            error_share: share(of.outcomes.errors as f64, count),
-            times: Times::new(times, of.percentiles),
+            errors: summary.outcomes.errors,
+            error_share: share(summary.outcomes.errors as f64, count),
+            times: Times::new(times, summary.percentiles),
             total: times.sum,
-            below_target: of.below_target.filter(|_| kind != Kind::Timer),
-            outcomes: Outcomes::new(kind, of.outcomes),
-            polls: (of.polls).map(|polls| PollTimes::new(&polls, times.mean())),
+            below_target: summary.below_target.filter(|_| kind != Kind::Timer),
+            outcomes: Outcomes::new(kind, summary.outcomes),
+            polls: (summary.polls).map(|polls| PollTimes::new(&polls, times.mean())),
         }
     }
 
-    /// The samples of a window; `None` if it has none.
+    /// The samples of a window; `None` if the window has no samples.
     pub(super) fn of_sums(
         kind: Kind,
         sums: &Aggregate,

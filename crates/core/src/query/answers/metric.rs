@@ -109,7 +109,7 @@ impl SeriesMetric {
     /// The values in the slices of [`counters`](Self::counters), oldest first.
     pub(super) fn of_counters(self, counters: &[CounterSeries]) -> Vec<(i64, SeriesValue)> {
         let both = [counters.first(), counters.get(1)];
-        let both = both.map(|of| of.map_or(&[][..], |of| &of.slices[..]));
+        let both = both.map(|counter| counter.map_or(&[][..], |counter| &counter.slices[..]));
         let mut starts: Vec<i64> = both.iter().copied().flatten().map(|s| s.start).collect();
         starts.order();
         starts.dedup();
@@ -128,16 +128,16 @@ impl SeriesMetric {
     /// The value in one slice of a context's records.
     pub(super) fn of_record(self, kind: Kind, sums: &Aggregate) -> SeriesValue {
         let count = |n: u64| SeriesValue::Count(i64::try_from(n).unwrap_or(i64::MAX));
-        let of = Measured::in_slice(kind, sums);
-        let (times, polls) = (&of.times, of.polls.as_ref());
+        let measured = Measured::in_slice(kind, sums);
+        let (times, polls) = (&measured.times, measured.polls.as_ref());
         SeriesValue::Number(match self {
             Self::Hits => return count(sums.times.count),
-            Self::Errors => return count(of.errors),
-            Self::Outcomes => return SeriesValue::Outcomes(of.outcomes),
-            Self::Times => return SeriesValue::Times(SliceTimes::new(of.count, times)),
-            Self::Total => Some(of.total),
+            Self::Errors => return count(measured.errors),
+            Self::Outcomes => return SeriesValue::Outcomes(measured.outcomes),
+            Self::Times => return SeriesValue::Times(SliceTimes::new(measured.count, times)),
+            Self::Total => Some(measured.total),
             Self::Mean => times.mean,
-            Self::ErrorShare => of.error_share,
+            Self::ErrorShare => measured.error_share,
             Self::Stddev => times.stddev,
             Self::Min => times.min,
             Self::Max => times.max,

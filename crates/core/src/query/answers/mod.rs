@@ -1,5 +1,5 @@
-//! The answers: a file for each question, and the types that answers share. The types that this file reexports are the
-//! public ones; [`dashboard`](super::dashboard) has the other types.
+//! The answers: a file for each question, and the types that answers share. This file reexports the types that are
+//! public; [`dashboard`](super::dashboard) has the other types.
 
 pub(super) mod changes;
 pub(super) mod compared;

@@ -30,7 +30,7 @@ pub struct Overview {
     /// Requests in flight in all instances.
     pub in_flight: i64,
     /// Requests per second over the last ten complete seconds, or over the last complete slice of the finest counters
-    /// if it is longer; `None` if recent requests cannot be read.
+    /// if that slice is longer; `None` if recent requests cannot be read.
     pub requests_per_second: Option<f64>,
     /// Number of pages and timers that the fleet, or another program, has recorded.
     pub contexts: usize,
@@ -131,10 +131,10 @@ fn advice(sums: &PartSums) -> Option<Advice> {
     Advice::about_all(all.outcomes.total(), &unmatched.outcomes)
 }
 
-/// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if it is
-/// longer; `None` if this time is not recent. A missing slice had no requests. Time that was not recorded is left out.
-/// The slice that has just ended is left out too: usually it is not flushed yet, and would make a steady rate appear a
-/// tenth too low.
+/// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if that
+/// slice is longer; `None` if this time is not recent. A missing slice had no requests. Time that was not recorded is
+/// left out. The slice that has just ended is left out too: it is usually not flushed yet, so a steady rate would
+/// appear a tenth too low.
 fn rate(fleet: &FleetSnapshot, span: &Span, precision: i64) -> Option<f64> {
     let precision = precision.max(1);
     let slice = |second: i64| second.div_euclid(precision) * precision;

@@ -53,8 +53,8 @@ pub struct Path {
     ///
     /// A request may be in both lists.
     failed_requests: BothHours,
-    /// The changes of a page, or the changes in which a timer is a suspect; for the timer `queue`, those of `<queue>`.
-    /// Ongoing changes come first.
+    /// The changes of a page, or the changes in which a timer is a suspect; for the timer `queue`, the changes of
+    /// `<queue>`. Ongoing changes come first.
     pub changes: Vec<ChangeRow>,
     /// The timers within its requests. Their figures cover the hour of `histogram`.
     #[serde(flatten)]
@@ -65,7 +65,8 @@ pub struct Path {
     advice: Vec<Advice>,
     /// The context's own target, if it has one.
     path_target: Option<TargetBudget>,
-    /// Requests in flight in all instances, as of their last heartbeats; `None` for timers, or if it is unknown.
+    /// Requests in flight in all instances, as of their last heartbeats; `None` for timers, or if the number is
+    /// unknown.
     ///
     /// An instance reports the 16 paths with the most requests in flight.
     pub in_flight: Option<u64>,
@@ -177,8 +178,8 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
                 true => added_hours(snapshot),
                 false => Vec::new(),
             };
-            let of = source.compared_of(window, query.against, &id);
-            let [now, before] = of.await?;
+            let compared = source.compared_of(window, query.against, &id);
+            let [now, before] = compared.await?;
             outcomes = now.outcomes;
             let window_of = ComparedWindow::new(&sums, &id, &added);
             let mut timers = RequestTimers::new(source, id.kind, &now).await?;

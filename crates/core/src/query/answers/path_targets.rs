@@ -132,10 +132,10 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
         }
     };
     let burns = targets.iter().enumerate();
-    Ok(burns.map(|of| (&of.1.context, burn(of))).collect())
+    Ok(burns.map(|pair| (&pair.1.context, burn(pair))).collect())
 }
 
-/// The contexts whose budget burns. The fastest in the last hour comes first.
+/// The contexts whose budget burns. The context whose budget burned fastest in the last hour comes first.
 pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, QueryError> {
     let all = burning(source).await?.into_iter();
     let mut paths: Vec<BurningPath> = all

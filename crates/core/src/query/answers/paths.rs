@@ -148,7 +148,7 @@ pub struct Paths {
     /// The time that the window covers.
     #[serde(flatten)]
     pub now: Covered,
-    /// The time covered by the window with which it is compared.
+    /// The time covered by the window with which the window is compared.
     pub before: Covered,
     /// The largest relative error of the percentiles of both windows.
     pub error: f64,
@@ -355,7 +355,7 @@ pub(in crate::query) async fn paths(
             now: (measured.now).unwrap_or_else(|| Measured::none(context.kind)),
             before: measured.before,
             change: measured.change,
-            series: (query.series.zip(values.next())).map(|(metric, of)| metric.of_all(&of)),
+            series: (query.series.zip(values.next())).map(|(metric, row)| metric.of_all(&row)),
         }
     };
     Ok(Paths {

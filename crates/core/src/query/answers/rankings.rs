@@ -1,4 +1,4 @@
-//! The rankings of the store and of this process, or a part of one of them.
+//! The rankings of the store and of this process, or a part of a ranking.
 
 use std::collections::HashSet;
 

@@ -55,8 +55,8 @@ impl Resolution {
         let records = WIDTHS.into_iter();
         let records =
             records.filter_map(|precision| Some(of_tier(precision, tier_for(precision)?)));
-        // Daily slices that are made of six-hour slices come before stored days, and are used as far back as six-hour
-        // slices are kept.
+        // Days that are combined from six-hour slices come before stored days, and are used while the six-hour slices
+        // are kept.
         let days = tiers.get(DAY).map(|days| of_tier(DAY, days));
         let mut all: Vec<_> = counters.chain(records).chain(days).collect();
         all.order_by_key(|resolution| resolution.precision);
@@ -72,7 +72,7 @@ impl Resolution {
         now: i64,
     ) -> Result<Self, QueryError> {
         let wanted = given.or_else(|| Self::default_precision(all));
-        let of_wanted = all.iter().filter(|one| Some(one.precision) == wanted);
+        let of_wanted = all.iter().filter(|choice| Some(choice.precision) == wanted);
         let mut of_wanted = of_wanted.copied();
         let chosen = match bounds {
             None => of_wanted.next(),
@@ -90,19 +90,19 @@ impl Resolution {
         now: i64,
     ) -> Option<Precision> {
         let all = Self::all(precisions, true, Tiers::default()).into_iter();
-        let counters = all.filter(|one| one.is_counter);
+        let counters = all.filter(|resolution| resolution.is_counter);
         let finest = Self::finest(counters, MAX_ROW_POINTS, bounds, now)?;
         precisions.counter(finest.precision)
     }
 
     /// The precision of a series without a window: a precision of the counters, if the metric has counters.
     fn default_precision(all: &[Self]) -> Option<u32> {
-        let has_counters = all.iter().any(|one| one.is_counter);
+        let has_counters = all.iter().any(|resolution| resolution.is_counter);
         let mut precisions = (all.iter())
-            .filter(|one| !has_counters || one.is_counter)
-            .map(|one| one.precision);
+            .filter(|choice| !has_counters || choice.is_counter)
+            .map(|choice| choice.precision);
         let finest = precisions.clone().next();
-        precisions.find(|one| *one == DEFAULT_PRECISION).or(finest)
+        precisions.find(|p| *p == DEFAULT_PRECISION).or(finest)
     }
 
     /// The finest slices that cover a window by a limited number of points. If no slices go back far enough, returns
@@ -113,9 +113,9 @@ impl Resolution {
         bounds: &Range<i64>,
         now: i64,
     ) -> Option<Self> {
-        let few = all.filter(|one| {
-            let slices = one.slices(bounds);
-            slices.seconds() / i64::from(one.precision) <= max_points || one.precision >= DAY
+        let few = all.filter(|choice| {
+            let slices = choice.slices(bounds);
+            slices.seconds() / i64::from(choice.precision) <= max_points || choice.precision >= DAY
         });
         Self::reaching(few, bounds, now)
     }
@@ -127,9 +127,9 @@ impl Resolution {
         bounds: &Range<i64>,
         now: i64,
     ) -> Option<Self> {
-        let oldest = |one: &Self| one.slices(bounds).oldest(now);
+        let oldest = |choice: &Self| choice.slices(bounds).oldest(now);
         let mut covering = all.clone();
-        let covering = covering.find(|one| oldest(one) <= one.slices(bounds).from);
+        let covering = covering.find(|choice| oldest(choice) <= choice.slices(bounds).from);
         covering.or_else(|| all.min_by_key(oldest))
     }
 
@@ -140,7 +140,7 @@ impl Resolution {
 }
 
 fn refused(all: &[Resolution], asked: Option<u32>) -> QueryError {
-    let mut precisions: Vec<_> = all.iter().map(|one| one.precision).collect();
+    let mut precisions: Vec<_> = all.iter().map(|choice| choice.precision).collect();
     precisions.dedup();
     let precisions: Vec<_> = precisions.iter().map(u32::to_string).collect();
     let precisions = precisions.join(", ");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_a_given_length_come_from_where_they_are_kept() {
+    fn slices_of_a_given_length_come_from_counters_or_records() {
         let last = |seconds| Some(Window::seconds(seconds));
         assert_eq!(chosen(true, Some(60), last(3_600)), (60, true, 61));
         // Counters are kept for 120 minutes, records for 130.

@@ -81,7 +81,7 @@ pub(in crate::query) async fn series(
     let mut points: Vec<(i64, SeriesValue, f64)> = match resolution.is_counter {
         true => {
             let whose = context.unwrap_or(ALL);
-            let names = metric.counters().iter().map(|of| of.counter(whose));
+            let names = metric.counters().iter().map(|c| c.counter(whose));
             let query = CounterQuery::new(names, resolution.precision);
             let counters = source.counters(&query).await?;
             let points = metric.of_counters(&counters).into_iter();

@@ -39,7 +39,7 @@ pub struct ListedRequest {
     pub trace_id: Option<String>,
     /// The literal path of the request, if paths are recorded.
     pub request_path: Option<String>,
-    /// The wait in front of the service, before `duration`, in seconds, if it is known.
+    /// The wait in front of the service, before `duration`, in seconds; `None` if unknown.
     pub queue: Option<f64>,
     /// The time in which the request computed or blocked its worker, in seconds; `None` if it was measured elsewhere.
     pub computing: Option<f64>,
@@ -47,7 +47,7 @@ pub struct ListedRequest {
     pub longest_poll: Option<f64>,
     /// The time in which no timer ran, in seconds.
     pub untimed: f64,
-    /// The timers that ran within the request, at most 8: those that cover the most time, longest first.
+    /// The timers that ran within the request, at most 8: the timers that cover the most time, longest first.
     pub timers: Vec<ListedTimer>,
 }
 
@@ -69,13 +69,13 @@ impl ListedRequest {
         source: &Source,
         requests: Vec<&SlowRequest>,
     ) -> Result<Vec<Self>, QueryError> {
-        let have_timers = requests.iter().any(|one| !one.parts.timers.is_empty());
+        let have_timers = requests.iter().any(|r| !r.parts.timers.is_empty());
         let names = match have_timers {
             true => Some(source.names().await?),
             false => None,
         };
         let requests = requests.into_iter();
-        let listed = requests.map(|one| Self::new(one, names.as_deref()));
+        let listed = requests.map(|request| Self::new(request, names.as_deref()));
         Ok(listed.collect())
     }
 
@@ -124,11 +124,12 @@ impl BothHours {
     pub(super) async fn new<'a, I: Iterator<Item = &'a SlowRequest>>(
         source: &Source,
         [hour, last_hour]: &'a [Arc<Vec<SlowRequests>>; 2],
-        of: fn(&'a SlowRequests) -> I,
+        choose: fn(&'a SlowRequests) -> I,
     ) -> Result<Self, QueryError> {
         Ok(Self {
-            hour: ListedRequest::all(source, hour.iter().flat_map(of).collect()).await?,
-            last_hour: ListedRequest::all(source, last_hour.iter().flat_map(of).collect()).await?,
+            hour: ListedRequest::all(source, hour.iter().flat_map(choose).collect()).await?,
+            last_hour: ListedRequest::all(source, last_hour.iter().flat_map(choose).collect())
+                .await?,
         })
     }
 }

@@ -3,8 +3,8 @@
 //! The store keeps few requests: a list of the slowest requests of all contexts, and for each context its own list of
 //! the slowest and the newest failed requests. The list of all contexts may be full of one page's requests, so a
 //! question with a filter also reads the own lists of the contexts with the slowest requests. The number of these lists
-//! is at most the maximum number of requests in an answer. This is enough: the answer has the slowest request of each
-//! context that belongs in it, and the number of reads does not grow with the number of contexts.
+//! is at most the maximum number of requests in an answer. An answer thus contains the slowest request of each context
+//! that belongs in the answer, and the number of reads does not grow with the number of contexts.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -221,8 +221,8 @@ impl SlowestRequestsQuery {
         others: &'a [SlowRequests],
     ) -> Vec<&'a SlowRequest> {
         let mut requests: Vec<&SlowRequest> = match self.status {
-            // Without a status, the lists of the newest failed requests are left out: requests that no list has may be
-            // slower.
+            // Without a status, the lists of the newest failed requests are left out: a request that is in no list may
+            // be slower than these.
             None => others.iter().flat_map(SlowRequests::slowest).collect(),
             Some(_) => others.iter().flat_map(SlowRequests::iter).collect(),
         };
@@ -265,7 +265,7 @@ pub(in crate::query) async fn slowest_requests(
             requests.extend(query.requests(all, others));
         }
     }
-    let is_asked = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|of| *of == name);
+    let is_asked = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|a| *a == name);
     requests.retain(|request| {
         bounds.contains(&request.ended.div_euclid(1_000))
             && is_asked(&query.context, &request.context)

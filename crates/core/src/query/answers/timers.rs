@@ -134,7 +134,7 @@ pub struct TimerPath {
 
 impl TimerPath {
     /// The paths that run a timer in a window, at most 100. Paths on which the timer takes most time come first. A path
-    /// has the times of its 16 most costly timers only, and is missing if the timer is not among these.
+    /// stores only its 16 most costly timers. The path is missing if the timer is not among these.
     pub(super) async fn of(
         source: &Source,
         window: Window,
@@ -142,30 +142,30 @@ impl TimerPath {
     ) -> Result<Vec<Self>, QueryError> {
         let id = RecordId::new(timer.kind, &timer.name);
         let running = source.running(window, id).await?;
-        let whole: f64 = running.iter().map(|of| of.timer.sum as f64).sum();
+        let whole: f64 = running.iter().map(|r| r.timer.sum as f64).sum();
         let mut running: Vec<&RunningTimer> = running.iter().collect();
         keep_first(&mut running, MAX_TIMER_PATHS, |a, b| {
             let by_time = b.timer.sum.cmp(&a.timer.sum);
             by_time.then_with(|| a.context.name.cmp(&b.context.name))
         });
-        Ok(running.into_iter().map(|of| Self::new(of, whole)).collect())
+        Ok(running.into_iter().map(|r| Self::new(r, whole)).collect())
     }
 
     /// `whole` is the time of the timer on all paths, in nanoseconds.
-    fn new(of: &RunningTimer, whole: f64) -> Self {
-        let (timer, requests) = (&of.timer, of.times.count as f64);
+    fn new(running: &RunningTimer, whole: f64) -> Self {
+        let (timer, requests) = (&running.timer, running.times.count as f64);
         // A timer that ended after its request may be in a window that lacks the request.
-        let covered = timer.covered.min(of.times.sum) as f64;
+        let covered = timer.covered.min(running.times.sum) as f64;
         Self {
-            name: ContextName::of(&of.context),
-            requests: of.times.count,
+            name: ContextName::of(&running.context),
+            requests: running.times.count,
             count: timer.count,
             per_request: share(timer.count as f64, requests),
             mean: share(timer.sum as f64 / 1e9, timer.count as f64),
-            share: share(covered, of.times.sum as f64),
+            share: share(covered, running.times.sum as f64),
             seconds_per_request: share(covered / 1e9, requests),
             share_of_timer: share(timer.sum as f64, whole),
-            repeated: is_repeated(timer.count, of.times.count),
+            repeated: is_repeated(timer.count, running.times.count),
         }
     }
 }
@@ -188,8 +188,8 @@ impl RequestTimers {
         }
         let mut timers = sums.timers.clone();
         timers.limit();
-        // A timer of the application may have the same name as the wait. Unlike the wait, this timer covers a part of
-        // the requests' time.
+        // A timer of the application may have the name of the wait. Unlike the wait, such a timer covers a part of the
+        // requests' time.
         let queue_id = queue();
         let queue = timers.get(queue_id).filter(|sums| sums.covered == 0);
         let queue = queue.copied();
@@ -201,7 +201,7 @@ impl RequestTimers {
         let requests = (sums.times.count, sums.times.sum);
         let within = timers.iter();
         let within = within.filter(|(id, _)| queue.is_none() || *id != queue_id);
-        let rows = within.map(|(id, of)| RequestTimer::new(name(id), of, &timers, requests));
+        let rows = within.map(|(id, sums)| RequestTimer::new(name(id), sums, &timers, requests));
         let mut rows: Vec<_> = rows.collect();
         rows.order_by(|a, b| {
             let by_share = b.covered.total_cmp(&a.covered);

@@ -20,8 +20,8 @@ pub struct WorstRequests {
     pub failing: bool,
     /// Whether the requests ended within the window. If false, they ended in the current hour or in the hour before.
     pub in_window: bool,
-    /// At most 5 requests: if the page fails, failed ones first; then those since the ongoing change began; then the
-    /// slowest.
+    /// At most 5 requests: failed requests first if the page fails, then requests since the ongoing change began, then
+    /// the slowest requests.
     pub requests: Vec<ListedRequest>,
 }
 
@@ -45,22 +45,22 @@ pub(super) async fn worst_of(
     let failed = lists().flat_map(SlowRequests::failed);
     let slowest = lists().flat_map(SlowRequests::slowest);
     let mut requests: Vec<&SlowRequest> = Vec::new();
-    for one in failed.filter(|_| failing).chain(slowest) {
+    for request in failed.filter(|_| failing).chain(slowest) {
         // A request may be among the slowest and among the failed requests.
-        if !requests.contains(&one) {
-            requests.push(one);
+        if !requests.contains(&request) {
+            requests.push(request);
         }
     }
     let since = change.map_or(f64::INFINITY, |change| change.since as f64);
-    requests.order_by_key(|one| {
-        let is_since = one.ended as f64 / 1e3 >= since;
-        std::cmp::Reverse((failing && one.is_error, is_since, one.nanos))
+    requests.order_by_key(|request| {
+        let is_since = request.ended as f64 / 1e3 >= since;
+        std::cmp::Reverse((failing && request.is_error, is_since, request.nanos))
     });
     let (tiers, now) = (source.tiers().await?, source.clock.now_seconds());
     let slices = window.slices(tiers, now);
-    let is_within = |one: &&SlowRequest| slices.contains(one.ended.div_euclid(1_000));
+    let is_within = |request: &&SlowRequest| slices.contains(request.ended.div_euclid(1_000));
     let in_window = requests.iter().any(is_within);
-    requests.retain(|one| !in_window || is_within(one));
+    requests.retain(|request| !in_window || is_within(request));
     let worst = requests.into_iter().take(WORST);
     Ok(WorstRequests {
         failing,

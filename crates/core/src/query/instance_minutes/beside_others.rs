@@ -34,8 +34,8 @@ pub(in crate::query) struct MinuteBeside {
     pub others: usize,
     /// The total number of requests of these other instances.
     pub others_count: u64,
-    /// The mean that the instance's requests would have had at the means of the others on the same contexts, in
-    /// seconds.
+    /// The mean that the instance's requests would have had on the others: computed from the others' means on the same
+    /// contexts, in seconds.
     pub others_mean: Option<f64>,
 }
 
@@ -65,8 +65,8 @@ impl ContextBeside {
 }
 
 impl BesideOthers {
-    /// Adds a minute, which must be later than all minutes that were added before. The instances `in_line` are those
-    /// that count among the others.
+    /// Adds a minute, which must be later than all minutes that were added before. Only the instances in `in_line`
+    /// count as the others.
     pub(super) async fn add(
         &mut self,
         start: i64,
@@ -74,20 +74,20 @@ impl BesideOthers {
         in_line: &[&CachedInstance],
         budget: &mut CoopBudget<'_>,
     ) {
-        self.machine.extend(own.machine.map(|of| (start, of)));
+        self.machine.extend(own.machine.map(|m| (start, m)));
         let Some(sums) = own.sums(None) else {
             return;
         };
-        let others = || in_line.iter().filter(|of| of.instance != own.instance);
+        let others = || in_line.iter().filter(|peer| peer.instance != own.instance);
         let of_others = others().flat_map(|other| other.times(None));
-        let others_count = of_others.fold(0, |sum: u64, (_, of)| sum.saturating_add(of.count));
+        let others_count = of_others.fold(0, |sum: u64, (_, t)| sum.saturating_add(t.count));
         let mut pace = Pace::default();
         for (id, context) in &own.contexts {
             budget.yield_if_spent().await;
             let of_others = others().filter_map(|other| other.sums(Some(*id)));
             let of_others: Vec<Aggregate> = of_others.collect();
             let mut times = Times::default();
-            of_others.iter().for_each(|of| times.add(Times::of(of)));
+            of_others.iter().for_each(|sums| times.add(Times::of(sums)));
             pace.add(start, context.times, times);
             let has_room = self.contexts.len() < MAX_CONTEXTS || self.contexts.contains_key(id);
             if let Some(sums) = own.sums(Some(*id)).filter(|_| has_room) {
@@ -111,7 +111,7 @@ impl BesideOthers {
     pub(in crate::query) fn bytes(&self) -> usize {
         let minutes = self.minutes.iter().map(|minute| minute.sums.bytes());
         let contexts = self.contexts.values();
-        let contexts = contexts.map(|of| of.sums.bytes() + of.others.bytes());
+        let contexts = contexts.map(|context| context.sums.bytes() + context.others.bytes());
         minutes.chain(contexts).sum::<usize>()
             + self.minutes.len() * size_of::<MinuteBeside>()
             + self.contexts.len() * size_of::<(RecordId, ContextBeside)>()

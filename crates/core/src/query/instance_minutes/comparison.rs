@@ -14,8 +14,8 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted;
 
-/// An instance is slow in a minute if its requests until then have taken more than this many times as long as those of
-/// the median instance of the minute. A slow instance does not count among the others: it would make them look fast.
+/// An instance is slow in a minute if its ratio so far exceeds the ratio of the minute's median instance by more than
+/// this factor. A slow instance does not count among the others: it would make a healthy instance look fast.
 const SLOW: f64 = 1.1;
 
 /// The sums of an instance over some minutes, compared with the others.
@@ -40,7 +40,7 @@ impl InstanceSums {
     }
 }
 
-/// The runtime and the process of an instance over some minutes. A sum has the number of minutes that it adds up.
+/// The runtime and the process of an instance over some minutes. Each sum comes with its number of minutes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::query) struct MachineSums {
     cpu: (f64, u32),
@@ -101,20 +101,20 @@ impl Comparison {
             let Some(sums) = instance.sums(context) else {
                 continue;
             };
-            let of = sorted::entry(&mut self.instances, name.clone(), || InstanceSums {
+            let compared = sorted::entry(&mut self.instances, name.clone(), || InstanceSums {
                 busy: start..start,
                 ..InstanceSums::default()
             });
-            of.sums.merge(&sums);
-            of.version.clone_from(&instance.version);
-            of.busy.end = start.saturating_add(MINUTE);
+            compared.sums.merge(&sums);
+            compared.version.clone_from(&instance.version);
+            compared.busy.end = start.saturating_add(MINUTE);
             for (id, own) in instance.times(context) {
-                of.beside_all.add(start, own, all[&id]);
+                compared.beside_all.add(start, own, all[&id]);
             }
-            paces.push((of.beside_all.so_far(), instance));
+            paces.push((compared.beside_all.so_far(), instance));
         }
         paces.order_by(|(a, _), (b, _)| a.total_cmp(b));
-        // At least two instances are in line. Of two instances, either may be the slow one.
+        // At least two instances are in line. Of two instances, either may be slow.
         let median = paces.get((paces.len().saturating_sub(1) / 2).max(1));
         let most = median.map_or(f64::INFINITY, |(pace, _)| SLOW * pace);
         let first_slow = paces.partition_point(|(pace, _)| *pace <= most);
@@ -122,12 +122,12 @@ impl Comparison {
         let counted = times(in_line.clone(), context);
         for (at, (_, instance)) in paces.iter().enumerate() {
             let name = instance.instance.clone();
-            let of = sorted::entry(&mut self.instances, name, InstanceSums::default);
+            let compared = sorted::entry(&mut self.instances, name, InstanceSums::default);
             for (id, own) in instance.times(context) {
                 let all = counted.get(&id).copied().unwrap_or_default();
                 let part = Some(own).filter(|_| at < first_slow);
-                of.pace
-                    .add(start, own, all.without(part.unwrap_or_default()));
+                let others = all.without(part.unwrap_or_default());
+                compared.pace.add(start, own, others);
             }
         }
         in_line.collect()
@@ -140,7 +140,7 @@ fn times<'a>(
     context: Option<RecordId>,
 ) -> HashMap<RecordId, Times> {
     let mut times: HashMap<RecordId, Times> = HashMap::new();
-    for (id, own) in instances.into_iter().flat_map(|of| of.times(context)) {
+    for (id, own) in instances.into_iter().flat_map(|i| i.times(context)) {
         times.entry(id).or_default().add(own);
     }
     times
@@ -182,7 +182,7 @@ mod tests {
             comparison.add(start, cached, context.map(id));
         }
         let instances = comparison.instances.iter();
-        instances.map(|(_, of)| of.ratio()).collect()
+        instances.map(|(_, sums)| sums.ratio()).collect()
     }
 
     #[test]
@@ -191,8 +191,8 @@ mod tests {
         let ratios = |millis: &[u64]| {
             let minutes = [0, 1].map(|_| {
                 let names = ["a", "b", "c", "d"].into_iter().zip(millis);
-                let of = names.map(|(name, millis)| minute(name, &[("x", 50, *millis)]));
-                of.collect()
+                let instances = names.map(|(name, millis)| minute(name, &[("x", 50, *millis)]));
+                instances.collect()
             });
             let ratios = ratios(&minutes, None).into_iter();
             ratios.map(Option::unwrap_or_default).collect::<Vec<_>>()
@@ -214,7 +214,7 @@ mod tests {
         let (before, after) = (|| all(old, [10; 3]), || all(new, [10, 10, 30]));
         let replaced = ratios(&[before(), before(), after(), after()], None);
         assert_eq!(replaced, [1.0, 1.0, 1.0, 1.0, 1.0, 3.0].map(Some));
-        // The last instance is well at first.
+        // The last instance is not slow at first.
         let later = (0..60).map(|at| all(old, [10, 10, if at < 40 { 10 } else { 30 }]));
         let later = ratios(&later.collect::<Vec<_>>(), None);
         let well = later[0].expect("there are enough requests");

@@ -49,12 +49,12 @@ pub(super) struct Pace {
     last: i64,
 }
 
-/// The fewest minutes for a ratio. One minute is too few, because a process shares one minute with the process that it
-/// replaces.
+/// The fewest minutes for a ratio. One minute is too few, because a process and its replacement share the minute of the
+/// restart.
 const FEWEST_MINUTES: u32 = 2;
 
 impl Pace {
-    /// Adds the requests on a context in the minute that begins at `start`, and those of the others.
+    /// Adds the requests of the instance and of the others on a context, in the minute that begins at `start`.
     pub(super) fn add(&mut self, start: i64, own: Times, others: Times) {
         if own.count == 0 || others.count == 0 {
             return;
@@ -80,7 +80,7 @@ impl Pace {
         self.own.sum as f64 / self.expected.max(1.0)
     }
 
-    /// [`so_far`](Self::so_far), if there are enough requests and minutes.
+    /// The result of [`so_far`](Self::so_far), if there are enough requests and minutes.
     pub(super) fn ratio(&self) -> Option<f64> {
         let is_enough = self.own.count.min(self.others) >= MIN_REQUESTS
             && self.minutes >= FEWEST_MINUTES

@@ -33,7 +33,7 @@ fn a_named_window_and_the_one_before_it_are_kept() {
                 assert!(before.starts(now).eq(starts), "{name} at {now}");
                 assert!((before.covered(&since(i64::MIN), now, now).complete - 1.0).abs() < 1e-9);
             }
-            // It has no days, even where a history has them.
+            // A named window has no days as slices, even if the store has a history.
             let with_days = named(name).slices(days(400, i64::MIN), NOW);
             assert_eq!(with_days, named(name).slices(WITHOUT_DAYS, NOW), "{name}");
         }

@@ -15,13 +15,13 @@ const MAX_CONTEXTS: usize = 1_000;
 const RECORDS_AT_ONCE: usize = 8_000;
 
 /// The approximate maximum size, in bytes, of the records that are read at once. The records of a group in one slice
-/// are read at once even if they are larger.
+/// are read at once even if they exceed this size.
 const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
 /// The maximum number of slices whose records are read at once.
 const SLICES_AT_ONCE: usize = 16;
 
-/// The maximum number of groups beyond the necessary number. With more groups, all contexts are grouped anew.
+/// If there are more than this many superfluous groups, all contexts are grouped anew.
 const SPARE_GROUPS: usize = 8;
 
 /// Approximate bytes of a context.
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn contexts_that_are_gone_are_read_until_they_are_many() {
+    fn contexts_are_grouped_anew_when_many_are_gone() {
         let mut groups = ContextGroups::default();
         groups.include(ids(0..1_100));
         assert!(!groups.include(ids(1_000..1_100)));

@@ -15,7 +15,7 @@ const PER_GROUP: usize = 64;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Move {
     pub start: i64,
-    /// The revision with which the slice is added to each part; `None` if it is not added.
+    /// The revision with which the slice is added to each part; `None` if the slice is not added.
     pub added: [Option<Revision>; 2],
     pub is_removed: [bool; 2],
     /// Whether the records are cached, because the slice was open until it settled.
@@ -28,7 +28,7 @@ impl Move {
     }
 }
 
-/// The state of a group of contexts after some moves.
+/// The new sums and points of a group of contexts after some moves.
 #[derive(Default)]
 pub(super) struct Moved {
     pub group: usize,
@@ -48,8 +48,8 @@ pub(super) struct HeldWindow {
     pub points: HashMap<(usize, i64), Vec<Point>>,
     /// The length of the slices, in seconds.
     pub seconds: u32,
-    /// Subtracted slices with their revisions, which are checked against a newer index, because records may have
-    /// changed between addition and subtraction.
+    /// Subtracted slices with their revisions. Records may have changed between addition and subtraction, so the
+    /// revisions are compared with a newer index.
     unverified: [Vec<(i64, Revision)>; 2],
 }
 
@@ -99,10 +99,10 @@ impl HeldWindow {
         let group = moved.group;
         for (part, sums) in moved.sums.into_iter().enumerate() {
             let running = &mut self.sums[part];
-            let removed = moves.iter().filter(|of| of.is_removed[part]);
-            let removed = removed.map(|of| of.start);
+            let removed = moves.iter().filter(|m| m.is_removed[part]);
+            let removed = removed.map(|m| m.start);
             let added = moves.iter();
-            let added = added.filter_map(|of| Some((of.start, of.added[part]?)));
+            let added = added.filter_map(|m| Some((m.start, m.added[part]?)));
             let revisions = removed.clone();
             let revisions =
                 revisions.filter_map(|start| Some((start, running.revision(group, start)?)));
@@ -121,8 +121,8 @@ impl HeldWindow {
         self.unverified.iter().any(|slices| !slices.is_empty())
     }
 
-    /// Clears each part in which a slice does not have the current revision. A slice that was subtracted is checked
-    /// with its revision at the subtraction.
+    /// Clears each part that has a slice with an old revision. For a subtracted slice, the revision at its subtraction
+    /// is compared.
     pub(super) fn verify(&mut self, revision: impl Fn(i64) -> Revision) {
         for (part, removed) in std::mem::take(&mut self.unverified).into_iter().enumerate() {
             let sums = &self.sums[part];
@@ -164,7 +164,7 @@ pub(super) mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    /// A window of slices of a minute that has some of them at revision 1.
+    /// A window whose slices are minutes. The window has the slices with these starts, at revision 1.
     pub(in crate::query::windows) fn window(starts: &[i64]) -> HeldWindow {
         let (clock, _) = Clock::manual(0);
         let mut held = HeldWindow::new(Window::seconds(300), clock.tick());
@@ -177,7 +177,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_part_is_made_again_if_a_slice_had_changed_before_it_left() {
+    fn a_part_is_cleared_if_a_slice_has_changed_before_its_subtraction() {
         for changed in [0, 60] {
             let mut held = window(&[0, 60]);
             let plan = held.plan(0, 0, [None, None]).expect("it leaves");

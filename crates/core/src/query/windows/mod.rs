@@ -7,7 +7,7 @@
 //! instance flushes after an outage, the sums are computed anew.
 //!
 //! The cache is bounded. The least recently requested windows are dropped first, and read again when they are
-//! requested. A window that does not fit on its own is an error.
+//! requested. A window that alone exceeds the cache is an error.
 
 // Read this file, then `state.rs` (the cache), `held.rs`, `open_slices.rs`, `groups.rs` and `pages.rs` (the reads).
 // `sums.rs` and `points.rs` have the answers.
@@ -264,7 +264,8 @@ impl Windows {
         budget.yield_if_spent().await;
         self.make_moves(state, ready, leaving, None, budget).await?;
         if state.is_unverified() {
-            // Subtracted records must equal the added ones. A newer index shows whether they changed in between.
+            // Subtracted records must equal the added records. A newer index shows whether records have changed in
+            // between.
             let index = self.store.query().record_index(ready.now).await?;
             state.verify(ready.at, &index);
         }
@@ -307,18 +308,18 @@ impl Windows {
             let (next, taken_in) = tokio::join!(reading, taking_in);
             taken_in?;
             read = next?;
-            // The size is measured anew, because these records may be larger than those of the open slices.
+            // The size is measured anew, because these records may be larger than the records of the open slices.
             let bytes = read.as_ref().and_then(|(_, records)| record_bytes(records));
             slices = bytes.map_or(slices, |bytes| state.groups.slices_at_once(bytes));
             if is_last {
                 return Ok(());
             }
-            // A store in memory answers at once, and would not let other tasks run.
+            // A store in memory answers at once, so no other task runs during the read.
             budget.yield_if_spent().await;
         }
     }
 
-    /// Applies all moves of a page at the end, or none if the future is dropped.
+    /// Applies all moves of a page, or no move if the future is dropped.
     async fn take_in(
         &self,
         state: &mut WindowState,
@@ -328,8 +329,8 @@ impl Windows {
         budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         let held = &state.held[ready.at];
-        let entering = page.moves.iter().filter(|of| of.added[0].is_some());
-        let points = entering.map(|of| (of.start, Vec::with_capacity(page.contexts.len())));
+        let entering = page.moves.iter().filter(|m| m.added[0].is_some());
+        let points = entering.map(|m| (m.start, Vec::with_capacity(page.contexts.len())));
         let mut moved = Moved {
             group: page.group,
             sums: Default::default(),
@@ -340,38 +341,38 @@ impl Windows {
         for (at, id) in page.contexts.iter().enumerate() {
             let mut unopened = read.iter_mut().zip(&mut has_records);
             records.clear();
-            records.extend(page.moves.iter().map(|of| {
-                if of.was_open {
-                    let slice = state.open.get(&(ready.seconds(), of.start))?;
+            records.extend(page.moves.iter().map(|slice_move| {
+                if slice_move.was_open {
+                    let slice = state.open.get(&(ready.seconds(), slice_move.start))?;
                     return pack::read_record(slice.packed(*id)?);
                 }
                 let (slice, has_records) = unopened.next()?;
-                // Frees the memory of the records one by one, and not at the end of the page.
+                // Frees the memory of each record at once, instead of at the end of the page.
                 let packed = slice.get_mut(at)?.take()?;
                 *has_records = true;
                 pack::read_record(&packed)
             }));
             let with_records = || page.moves.iter().zip(&records);
             for part in 0..2 {
-                let removed = with_records().filter(|(of, _)| of.is_removed[part]);
+                let removed = with_records().filter(|(m, _)| m.is_removed[part]);
                 let removed = removed.filter_map(|(_, record)| record.as_ref());
-                let added = with_records().filter(|(of, _)| of.added[part].is_some());
+                let added = with_records().filter(|(m, _)| m.added[part].is_some());
                 let added = added.filter_map(|(_, record)| record.as_ref());
                 if removed.clone().chain(added.clone()).next().is_some() {
                     let sums = held.sums[part].changed(*id, removed, added);
                     moved.sums[part].push(sums);
                 }
             }
-            let entering = with_records().filter(|(of, _)| of.added[0].is_some());
+            let entering = with_records().filter(|(m, _)| m.added[0].is_some());
             for ((_, record), (_, points)) in entering.zip(&mut moved.points) {
                 let point = record.as_ref().map(|record| Point::from(&record.sums));
                 points.push(point.unwrap_or_default());
             }
             budget.yield_if_spent().await;
         }
-        let unopened = page.moves.iter().filter(|of| !of.was_open);
-        for (of, has_records) in unopened.zip(has_records) {
-            state.include_first((ready.seconds(), of.start), has_records);
+        let unopened = page.moves.iter().filter(|slice_move| !slice_move.was_open);
+        for (slice_move, has_records) in unopened.zip(has_records) {
+            state.include_first((ready.seconds(), slice_move.start), has_records);
         }
         budget.yield_if_spent().await;
         state.held[ready.at].change(&page.moves, moved);

@@ -10,8 +10,8 @@ use tower_pulse_model::tier::{Revision, TierSlice};
 /// A slice stays open for this number of seconds after its end, because instances may still flush samples of it.
 const OPEN_FOR: i64 = 150;
 
-/// A slice is dropped this number of seconds after it has settled. Until then, windows add its records without another
-/// read.
+/// An open slice is dropped this number of seconds after it has settled. Until then, windows add its records without
+/// another read.
 pub(super) const SETTLED_FOR: i64 = 10;
 
 /// Approximate bytes of a record, without its packed form.

@@ -51,8 +51,8 @@ pub(super) async fn read_page(
     page: Page,
     seconds: u32,
 ) -> Result<(Page, Vec<PackedRecords>), StoreError> {
-    let unread = page.moves.iter().filter(|of| !of.was_open);
-    let unread: Vec<TierSlice> = unread.map(|of| (seconds, of.start)).collect();
+    let unread = page.moves.iter().filter(|m| !m.was_open);
+    let unread: Vec<TierSlice> = unread.map(|m| (seconds, m.start)).collect();
     let query = store.query();
     let records = match unread.is_empty() {
         true => Vec::new(),
@@ -67,7 +67,7 @@ mod tests {
     use crate::query::windows::held::tests::window;
 
     #[test]
-    fn groups_take_turns_page_by_page() {
+    fn the_first_page_of_each_group_is_read_before_further_pages() {
         let held = window(&[]);
         let page = |(group, slices)| Page {
             group,
@@ -79,7 +79,7 @@ mod tests {
         let mut pages = Pages([(0, 5), (2, 3)].map(page).into());
         let mut next = |slices| {
             let page = pages.next(slices)?;
-            let starts = page.moves.iter().map(|of| of.start / 60);
+            let starts = page.moves.iter().map(|slice_move| slice_move.start / 60);
             Some((page.group, starts.collect::<Vec<_>>()))
         };
         assert_eq!(next(2), Some((0, vec![0, 1])));

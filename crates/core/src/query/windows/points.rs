@@ -44,8 +44,8 @@ pub(crate) fn rounded(number: f64, digits: i32) -> f64 {
         return 0.0;
     }
     let place = digits - 1 - number.abs().log10().floor() as i32;
-    // Powers of ten are exact up to 10^22, so dividing by a power, instead of multiplying by its inverse, gives the
-    // float that prints with the fewest digits.
+    // Powers of ten are exact up to 10^22, but their inverses are not. So a division gives the float that prints with
+    // the fewest digits.
     match place {
         0.. => (number * 10f64.powi(place)).round() / 10f64.powi(place),
         _ => (number / 10f64.powi(-place)).round() * 10f64.powi(-place),

@@ -33,7 +33,7 @@ const UNUSED_TTL: Duration = Duration::from_secs(120);
 /// windows at a time.
 const MAX_WINDOWS: usize = 10;
 
-/// The assumed size of a record in bytes before the first is read. Most records are smaller.
+/// The assumed size of a record in bytes before any record is read. Most records are smaller.
 const UNKNOWN_RECORD_BYTES: usize = 1_024;
 
 /// Approximate bytes of a context's name, which is stored twice.
@@ -93,7 +93,7 @@ fn revision(index: &RecordIndex, at: TierSlice) -> Revision {
 }
 
 impl WindowState {
-    /// Stores a new index, and drops slices whose revisions in it have changed.
+    /// Stores a new index, and drops slices whose revisions have changed.
     pub(super) fn take_index(&mut self, index: RecordIndex, now: i64) {
         let mut is_other = false;
         if index.contexts != self.index.contexts || self.contexts.is_empty() {
@@ -136,8 +136,8 @@ impl WindowState {
         if index.created != self.index.created {
             held.clear();
         }
-        // The slices that are added next get these revisions. They were read before the records, so that a later change
-        // of the records is noticed.
+        // The slices that are added next get these revisions. The revisions were read before the records, so a later
+        // change of the records is noticed.
         self.index.revisions.clone_from(&index.revisions);
     }
 
@@ -214,8 +214,8 @@ impl WindowState {
         held.chain(open).sum::<usize>() + groups + self.name_bytes
     }
 
-    /// Drops the sums of the least recently requested windows until the cache fits. Keeps the window at `at`, and
-    /// returns an error if it does not fit on its own.
+    /// Drops the sums of the least recently requested windows until the cache fits. Keeps the window at `at`. Returns
+    /// an error if this window alone does not fit.
     pub(super) fn make_room(&mut self, at: usize, most_bytes: usize) -> Result<(), QueryError> {
         while self.bytes() > most_bytes {
             let others = self.held.iter_mut().enumerate();
@@ -258,14 +258,15 @@ impl WindowState {
         (self.groups).slices_at_once(means.max().unwrap_or(UNKNOWN_RECORD_BYTES))
     }
 
-    /// The slices that leave a window or move from one of its parts to the other, or those that enter it, newest first.
+    /// The moves of slices, newest first: of slices that leave a part of the window if `are_leaving`, or else of slices
+    /// that enter the window.
     pub(super) fn moves(&self, ready: &Ready, are_leaving: bool) -> Pages {
         let (held, seconds) = (&self.held[ready.at], ready.seconds());
         let of_window = ready.parts.iter();
         let of_window: Vec<i64> = of_window.flat_map(|part| part.starts(ready.now)).collect();
         let of_group = |group: usize| -> Vec<Move> {
-            let held_ones = held.sums.iter().flat_map(|sums| sums.slices(group));
-            let mut starts: Vec<i64> = held_ones.map(|(start, _)| start).collect();
+            let held_slices = held.sums.iter().flat_map(|sums| sums.slices(group));
+            let mut starts: Vec<i64> = held_slices.map(|(start, _)| start).collect();
             starts.extend(&of_window);
             starts.order_by(|a, b| b.cmp(a));
             starts.dedup();
@@ -332,13 +333,13 @@ impl WindowState {
         }
     }
 
-    /// The sums of a context in a part of a window, if it has any.
+    /// The sums of a context in a part of a window; `None` without samples.
     pub(super) fn sums_of(&self, ready: &Ready, part: usize, id: RecordId) -> Option<Aggregate> {
         self.sums_and_open(ready, part, id).map(|(sums, _)| sums)
     }
 
-    /// The sums of a context in a part of a window, if it has any, and its longest poll within open slices, in
-    /// microseconds.
+    /// The sums of a context in a part of a window, and its longest poll within open slices, in microseconds; `None`
+    /// without samples.
     fn sums_and_open(&self, ready: &Ready, part: usize, id: RecordId) -> Option<(Aggregate, u32)> {
         let mut sums = self.held[ready.at].sums[part].get(id);
         let mut longest = 0;
@@ -401,8 +402,8 @@ impl WindowState {
                     error = error.max(sums.histogram.error());
                     let target = targets.seconds_of(*id);
                     let mut summary = Summary::new(&sums, has_exact_bounds, target);
-                    // A maximum cannot be subtracted from sums when a slice leaves the window, so the longest poll comes
-                    // from points. The window before has none.
+                    // When a slice leaves the window, its maximum cannot be subtracted from the sums. So the longest
+                    // poll comes from points, which the window before does not have.
                     if part == 0 && !has_exact_bounds {
                         let points = settled.iter().filter_map(|points| points.get(at));
                         let longest = points.map(|point| point.longest_poll);
@@ -424,7 +425,7 @@ impl WindowState {
         }
     }
 
-    /// The recorded time of a part of a window and its missing requests, without slices that are not read yet.
+    /// The recorded time and the missing requests of a part of a window, without slices that are not read yet.
     pub(super) fn covered(&self, ready: &Ready, part: usize, until: i64) -> Covered {
         let slices = ready.parts[part];
         let mut covered = slices.covered(&self.recorded(), until, ready.now);

@@ -15,13 +15,13 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::tally::{Codes, Kinds, MAX_CODES, MAX_WINDOW_KINDS};
 use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
 
-/// The measurements of all contexts in a window, and in the window that it is compared with.
+/// The measurements of all contexts in a window, and in the window with which the window is compared.
 pub struct WindowSums {
     /// The contexts by the ids of their records.
     pub contexts: Arc<HashMap<RecordId, ContextId>>,
     /// The window.
     pub now: Arc<PartSums>,
-    /// The window of the same length before it, or the one that [`Against`](crate::query::Against) names.
+    /// The window of the same length before it, or the window that [`Against`](crate::query::Against) names.
     pub before: Arc<PartSums>,
 }
 
@@ -69,8 +69,8 @@ impl TargetCounts {
     }
 }
 
-/// The measurements of a context. A window caches the measurements of all its contexts for a second, because these are
-/// smaller than the sums.
+/// The measurements of a context. A window caches the measurements of all its contexts for a second, because
+/// measurements are smaller than sums.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The access times. Minimum and maximum are exact, or come from the histogram if slices were subtracted from the
@@ -106,9 +106,9 @@ pub struct PollSums {
 impl PollSums {
     /// `longest` is in microseconds.
     pub fn new(sums: &Aggregate, longest: Option<u32>) -> Option<Self> {
-        let of = |measure| sums.measures.get(measure) as f64;
-        let (time, waited) = (of(Measure::PollTime), of(Measure::Waited));
-        let (polls, whole) = (of(Measure::Polls), time + waited);
+        let sum = |measure| sums.measures.get(measure) as f64;
+        let (time, waited) = (sum(Measure::PollTime), sum(Measure::Waited));
+        let (polls, whole) = (sum(Measure::Polls), time + waited);
         (polls > 0.0).then(|| Self {
             computing: (whole > 0.0).then(|| time / whole),
             longest: longest.map(|micros| f64::from(micros) / 1e6),
@@ -150,7 +150,7 @@ impl Summary {
     }
 }
 
-/// The timer that the requests of a context run most often, if they repeat it.
+/// The timer that the requests of a context run most often; `None` if no timer is repeated.
 fn most_repeated(sums: &Aggregate) -> Option<(RecordId, TimerSums)> {
     let others = other();
     let timers = sums.timers.iter();

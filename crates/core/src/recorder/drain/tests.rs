@@ -26,7 +26,7 @@ fn a_sample_belongs_to_the_second_in_which_it_finished() {
 }
 
 #[test]
-fn the_lag_of_a_drain_is_its_time_after_the_turn_of_a_second() {
+fn the_lag_of_a_drain_is_its_delay_after_the_start_of_a_second() {
     let recorder = TestRecorder::new(9);
     let lags = |millis| {
         recorder.advance(millis);
@@ -54,7 +54,7 @@ fn totals_are_those_since_the_start() {
 }
 
 #[test]
-fn totals_tell_of_traces_and_of_a_target() {
+fn totals_have_exemplars_and_the_counts_of_a_target() {
     let recorder = TestRecorder::with_limits(Limits {
         targets: vec![PathTarget::new("GET /", Duration::from_millis(400), 0.9)],
         ..Limits::new(9, COUNTERS)
@@ -132,7 +132,7 @@ fn only_names_beyond_the_maximum_overflow() {
 }
 
 #[tokio::test]
-async fn ids_of_a_ranking_start_a_flush_before_some_are_dropped() {
+async fn many_ids_of_a_ranking_start_a_flush_early() {
     let recorder = TestRecorder::new(9);
     let pressed = || {
         recorder.drained();
@@ -152,7 +152,7 @@ async fn ids_of_a_ranking_start_a_flush_before_some_are_dropped() {
 }
 
 #[tokio::test]
-async fn samples_are_drained_at_the_turn_of_each_second() {
+async fn samples_are_drained_at_the_start_of_each_second() {
     let recorder = TestRecorder::new(9);
     recorder.advance(300);
     let (stop, stopped) = Stop::new();
@@ -169,7 +169,7 @@ async fn samples_are_drained_at_the_turn_of_each_second() {
 }
 
 #[test]
-fn no_more_marks_wait_than_there_is_room_for_wherever_they_are() {
+fn pending_and_taken_marks_are_bounded_together() {
     let recorder = TestRecorder::new(9);
     let add = |number: usize| {
         let mark = Mark::of_text(number.to_string(), NOW, "deploy").expect("it is short");

@@ -20,7 +20,7 @@ pub struct Counters {
     /// The counts by the name of the counter, then by the seconds of the precision, sorted. A counter has few
     /// precisions.
     by_name: HashMap<String, Vec<(u32, SliceCounts)>>,
-    /// The counters that have changed, with their precisions, in a store that writes them to a file.
+    /// The counters that have changed, with their precisions; `None` in a store that does not write to a file.
     pub changed: Option<Map<(String, u32), ()>>,
 }
 
@@ -72,10 +72,10 @@ impl Counters {
     /// The counts of a counter at a precision.
     pub fn get(&self, name: &str, precision: u32) -> Option<&Map<i64, i64>> {
         let by_precision = self.by_name.get(name)?;
-        let of = by_precision
+        let slices = by_precision
             .iter()
             .find(|(seconds, _)| *seconds == precision);
-        of.map(|(_, slices)| slices)
+        slices.map(|(_, slices)| slices)
     }
 
     /// Sets the counts of a counter at a precision.
@@ -152,8 +152,8 @@ impl Counters {
 /// Drops the slices that a new slice pushes out.
 fn drop_pushed_out(slices: &mut SliceCounts, precision: Precision, new: i64) {
     let pushed_out = precision.cutoff(new);
-    // Most new slices are the newest, and push out at most the oldest slice. A search for the slices to drop would take
-    // as long as the addition.
+    // A new slice is mostly the newest slice, and pushes out at most the oldest slice. A search for the slices to drop
+    // would take as long as the addition.
     if slices.first().is_some_and(|oldest| *oldest <= pushed_out) {
         slices.remove(&pushed_out);
     }

@@ -39,7 +39,7 @@ packed! {
 }
 
 impl EntryQueue {
-    /// Adds the call with this number after the other entries.
+    /// Adds a call as the newest entry. `seq` is the number of the call.
     pub(super) fn enter(&mut self, instance: &str, seq: u64, mut entry: Entry) {
         let before = self.head.chain.to_be_bytes();
         let id = before.into_iter().chain(instance.bytes());

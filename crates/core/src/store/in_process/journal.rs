@@ -87,7 +87,7 @@ impl State {
         self.kept.fences.get(instance).map_or(0, |fence| fence.seq)
     }
 
-    /// Refuses a version that is not the current one.
+    /// The answer to a call that does not give the current version; `None` if `version` is current.
     fn stale<T>(&self, version: &str) -> Option<Step<T>> {
         let held = &self.kept.journal.progress.version;
         (held != version).then(|| Step::Stale(held.clone()))

@@ -1,5 +1,5 @@
-//! Stores whose instances are all in one process: in memory, or in a file. Both share [`State`], but each stores the
-//! fields of its tables in its own way. [`InProcessStore`] makes a store of the state.
+//! Stores whose instances are all in one process: in memory, or in a file. Both use [`State`], but each stores the
+//! fields of tables in its own way. [`InProcessStore`] implements the traits of a store with a state.
 //!
 //! `journal` takes calls and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
 //! tables; `upkeep` tracks the living instances and removes old data.
@@ -32,8 +32,8 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::task::boxed;
 use tower_pulse_model::slice::Precisions;
 
-/// The maximum bytes of entries that are not folded, unless a test sets another number. The journal has few entries,
-/// because each flush folds its own entries, and those of earlier flushes whose futures were dropped.
+/// The maximum bytes of entries that are not folded. Tests may set another maximum. The journal has few entries,
+/// because each flush folds all entries: its own, and those of flushes whose futures were dropped.
 const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How a piece of work accesses the state.
@@ -50,7 +50,7 @@ pub enum Access {
 /// The result of work on a state.
 pub type WorkResult = Result<Box<dyn Any + Send>>;
 
-/// A function that gets the state, or the error that says why there is none.
+/// A function that gets the state, or the error that made the state unavailable.
 pub type Work = Box<dyn FnOnce(Result<&mut State>) + Send>;
 
 /// Runs work on the state of a store, in memory or in a file.
@@ -84,7 +84,7 @@ pub struct InProcessStore {
     pub journal_bytes: u64,
     /// Whether each context has counters of its own.
     pub has_context_counters: bool,
-    /// The instance that folds locks this mutex.
+    /// Locked by the instance that folds.
     fold_mutex: AsyncMutex<()>,
 }
 
@@ -129,7 +129,7 @@ impl InProcessStore {
     ) -> WorkResult {
         let (answer, answered) = oneshot::channel();
         let work = move |state: Result<&mut State>| {
-            // If the future was dropped, the work is skipped.
+            // If the caller has dropped the future, the work is skipped.
             if !answer.is_closed() {
                 let _ = answer.send(state.and_then(work));
             }

@@ -15,7 +15,7 @@ use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::RolledUp;
 
 packed! {
-    /// The part of the state that a file stores as one value. Only the entries of the journal are stored one by one.
+    /// The part of the state that a file stores as one value. A file stores the entries of the journal one by one.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct StoredState {
         /// The name of the store's generation.
@@ -28,11 +28,11 @@ packed! {
         pub written_at: i64,
         /// The fence of each instance.
         pub fences: Map<String, Fence>,
-        /// The entries of the journal, which a file stores one by one, and how far they are folded.
+        /// The entries of the journal, and how far the journal is folded. A file stores the entries one by one.
         pub journal: EntryQueue,
         /// The samples that could not be folded.
         pub exceptions: Exceptions,
-        /// The ranking of the slowest contexts has only contexts with a sample after this time.
+        /// The ranking of the slowest contexts contains only contexts with a sample after this time, in Unix seconds.
         pub ranked_since: i64,
         /// The slices that were already added to coarser tiers.
         pub rolled: RolledUp,

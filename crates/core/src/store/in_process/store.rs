@@ -121,7 +121,7 @@ impl TableReader for InProcessStore {
             let (mut answers, mut unread) = (Vec::with_capacity(reads.len()), reads);
             while !unread.is_empty() {
                 if !answers.is_empty() {
-                    // Yields, to block the store and this thread only briefly.
+                    // Yields, so that other tasks can use the store and this thread in between.
                     tokio::task::yield_now().await;
                 }
                 let (part, later) = unread.split_at(len_of_part(unread));

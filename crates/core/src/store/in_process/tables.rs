@@ -44,7 +44,7 @@ pub struct Tables {
     pub removed_for_room: u64,
 }
 
-/// The approximate limit in bytes, and the tables that it bounds.
+/// The approximate limit in bytes, and the tables to which it applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The records and the minute reports.
@@ -70,7 +70,8 @@ impl Tables {
         }
     }
 
-    /// Tables that an earlier state has written. Their slices get revisions that the earlier state has not used.
+    /// Tables that an earlier [`Tables`] has written. Their slices get revisions that the earlier [`Tables`] has not
+    /// used.
     pub fn reopened(
         fields: Box<dyn Fields>,
         by_name: Map<Table, Extent>,
@@ -165,7 +166,7 @@ impl Tables {
         self.fields.note_extent(table, Some(&extent))
     }
 
-    /// Updates the sums of bytes after those of a table have changed.
+    /// Updates the sums of bytes after the size of a table has changed.
     fn account(&mut self, table: &Table, before: usize, after: usize) {
         self.bytes = self.bytes + after - before;
         let bounded = match table {
@@ -176,9 +177,9 @@ impl Tables {
         *bounded = *bounded + after - before;
     }
 
-    /// Removes the tables that have expired, then the oldest records and minute reports until the rest is within the
-    /// limit. Records of the finest tier are removed first, because coarser tiers include them. Records that must still
-    /// be rolled up stay.
+    /// Removes the tables that have expired. Then removes the oldest records and minute reports until the limit is met.
+    /// Records of the finest tier are removed first, because coarser tiers include them. Records that must still be
+    /// rolled up stay.
     pub fn retain(&mut self, rolled: &RolledUp, now: i64) -> Result<()> {
         if now.saturating_sub(self.expired_at) >= EXPIRY_INTERVAL || now < self.expired_at {
             self.expired_at = now;

@@ -44,14 +44,14 @@ impl Upkeep for InProcessStore {
             let mut cleaned = Cleaned::default();
             state.counters.clean(&pass, &precisions, &mut cleaned);
             cleaned.contexts = state.forget_contexts(&pass)?;
-            let alive = |_: &String, of: &mut Heartbeat| of.at >= pass.now - INSTANCE_TTL;
+            let alive = |_: &String, beat: &mut Heartbeat| beat.at >= pass.now - INSTANCE_TTL;
             state.heartbeats.instances.retain(alive);
             Ok(Some(cleaned))
         }))
     }
 }
 
-/// The instances of this process and their versions, which are lost at the end of the process.
+/// The instances of this process and the versions of the application, in memory only.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeats {
     instances: HashMap<String, Heartbeat>,

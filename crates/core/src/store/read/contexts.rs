@@ -46,8 +46,8 @@ pub(in crate::store) fn contexts<'a>(
         let rolled = RecordState::new(answers.page()).rolled_at(now);
         let has_contexts = answers.page().count > 0;
         let listed = CONTEXTS.map(|(kind, _)| answers.page().value().map(|_| kind));
-        // The statistics are read before the records. The records then have every sample of the statistics, except
-        // samples that other programs have added.
+        // The statistics are read before the records. The records then contain every sample of the statistics, except
+        // for samples that other programs have added.
         let exported = match exports {
             Some(exports) => exports.statistics(name, now).await?,
             None => None,

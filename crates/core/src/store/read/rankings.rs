@@ -20,8 +20,8 @@ const MAX_TRIES: usize = 20;
 /// Number of ids that are read at once.
 const IDS_AT_ONCE: usize = 10_000;
 /// An exact answer subtracts the expired slices (those that left the window) from all sums. For this it reads at most
-/// this many ids, of the ranking and of these slices. Beyond, only the ids that may be in the answer are corrected,
-/// until the folder has subtracted the slices.
+/// this many ids, of the ranking and of these slices. With more ids, only the ids that may be in the answer are
+/// corrected, until the folder has subtracted the slices.
 const MAX_EXACT_IDS: usize = 20_000;
 /// With more ids than [`MAX_EXACT_IDS`], an answer subtracts at most this number of slices, and reads
 /// [`MORE_CANDIDATES`] further ids, because a subtraction may bring them into the answer.
@@ -211,7 +211,7 @@ impl Reading<'_> {
         Ok(counts.fold(0, usize::saturating_add))
     }
 
-    /// Answers from the totals alone, which still have the slices that have left the window: see
+    /// Answers from the totals, which still include expired slices, and corrects only some ids: see
     /// [`corrected_page`](Self::corrected_page).
     async fn page_of_totals(
         &self,
@@ -245,15 +245,15 @@ impl Reading<'_> {
         })
     }
 
-    /// The ranks to read next. Of the `limit` ids after the query's offset, the first `from` were already read.
+    /// The ranks to read next. Of the `limit` ids after the query's offset, the first `from` ids were already read.
     fn ranks(&self, from: usize, limit: usize) -> Range<usize> {
         let start = self.query.offset.saturating_add(from);
         let count = limit.saturating_sub(from).min(IDS_AT_ONCE);
         start..start.saturating_add(count)
     }
 
-    /// Reads more ids than one read returns. Begins again when a step of folding comes between two reads, because the
-    /// step may move an id from one part to another.
+    /// Reads more ids than one read returns. Begins again if a step of folding came between two reads, because the step
+    /// may have moved an id from one read's ranks to another's.
     async fn long_top(&self, limit: usize) -> Result<Vec<(Vec<u8>, i64)>> {
         for _ in 0..MAX_TRIES {
             let (mut all, mut version) = (Vec::new(), None);
@@ -276,8 +276,8 @@ impl Reading<'_> {
         Err(self.changes_too_often())
     }
 
-    /// Answers with the ids of the totals. Subtracts `expired` from their sums: slices that have left the window, at
-    /// most [`MAX_CORRECTED_SLICES`].
+    /// Answers with the ids of the totals. Subtracts the expired slices from their sums; at most
+    /// [`MAX_CORRECTED_SLICES`].
     async fn corrected_page(
         &self,
         spec: RankingSpec,
@@ -324,8 +324,8 @@ impl Reading<'_> {
     }
 
     /// Reads all totals, without the slices that have left the window but are not yet subtracted. The inner error says
-    /// that the totals do not fit `expired`, because other slices must be subtracted or a step of folding came between
-    /// the reads. This error is the ranking's current state, to try again with, or `None` if the ranking is gone.
+    /// that the state changed during the reads: other slices must be subtracted, or a step of folding came between the
+    /// reads. The error is the current state of the ranking, for the next attempt; `None` if the ranking was removed.
     async fn totals_within(
         &self,
         expired: &[i64],

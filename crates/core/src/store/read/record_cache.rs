@@ -57,7 +57,7 @@ impl RecordCache {
     }
 
     /// Caches the records of a series, and drops the series that were read longest ago. Records that exceed the limit
-    /// on their own are not cached, and drop no others.
+    /// alone are not cached, and do not cause others to be dropped.
     pub(super) fn put(&self, id: SeriesId, created: i64, records: HeldRecords) {
         let mut held = lock(&self.0);
         held.retain(|series| series.id != id);

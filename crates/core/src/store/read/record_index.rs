@@ -41,7 +41,7 @@ pub(in crate::store) fn record_index<'a>(
         let revisions = revisions(&answers.page());
         let mut contexts = Vec::new();
         for (kind, _) in CONTEXTS {
-            // Many names block the runtime for a while.
+            // Reading many names blocks the runtime for a while.
             tokio::task::yield_now().await;
             let names = answers.page().names().filter(|name| name != ALL);
             contexts.extend(names.map(|name| ContextId::new(kind, name)));

@@ -46,12 +46,13 @@ pub struct RecordQuery {
 struct SlicesToCombine {
     width: u32,
     tier: Precision,
-    /// The slices of the tier, oldest first, and then the slices of the finest tier that are not part of them.
+    /// The slices of the tier, oldest first, then the slices of the finest tier that are not yet added to the tier.
     slices: Vec<TierSlice>,
 }
 
 impl SlicesToCombine {
-    /// The slices of the tier that begin within `starts`, with the pending minutes until `end`.
+    /// The slices of the tier that begin within `starts`, and the minutes before `end` that are not yet added to the
+    /// tier.
     fn within(
         starts: Range<i64>,
         end: i64,
@@ -79,7 +80,7 @@ impl SlicesToCombine {
         // Slices of the next hour may exist, because the clock of another instance may be ahead.
         let last = tier.slice(latest_accepted(now));
         let starts = first..last.saturating_add(seconds);
-        // If a clock was set back, pending minutes may be even later.
+        // If a clock was set back, minutes may be even later.
         Self::within(starts, i64::MAX, query.width, tier, rolled)
     }
 

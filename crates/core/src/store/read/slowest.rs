@@ -13,8 +13,8 @@ use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slowest::{self, RankedContext};
 use tower_pulse_model::sorted::{self, Map};
 
-/// The `limit` slowest of the contexts that had a sample after `since`, slowest first, by the mean of their newest hour
-/// with samples.
+/// The `limit` slowest contexts, slowest first, by the mean of each context's newest hour with samples. Only contexts
+/// with a sample after `since` count.
 pub async fn slowest(
     reader: &dyn TableReader,
     since: i64,

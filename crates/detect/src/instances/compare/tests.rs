@@ -88,7 +88,7 @@ fn few_minutes_or_requests_are_not_compared() {
 }
 
 #[test]
-fn an_instance_is_out_of_line_since_its_difference_turned() {
+fn an_instance_is_out_of_line_since_its_difference_began() {
     let others = timed(100.0, 0.0, 0.3);
     let own = [0.1, -0.1, 0.0, 0.5, 0.3, 0.4].map(|log| (timed(50.0, log, 0.3), others));
     let mut sides = minutes_of(own);

@@ -36,14 +36,14 @@ fn each_request_counts_once() {
     let samples = [(0, 0, false), (1, 0, true), (1, 1, false)];
     let samples = samples.map(|(name, second, error)| (name, NOW + second, 5, error));
     let batch = batch_of(&samples, &Precisions::default());
-    let of_batch = batch.amounts();
+    let counted = batch.amounts();
     // Each request adds 2 to a counter as well.
-    assert_eq!((of_batch.requests, of_batch.additions), (3, 6));
+    assert_eq!((counted.requests, counted.additions), (3, 6));
     assert_eq!(batch.amounts_beside_requests().requests, 0);
 }
 
 #[test]
-fn a_batch_is_no_more_than_its_parts() {
+fn the_amounts_of_the_parts_add_up_to_those_of_the_batch() {
     let mut batch = Batch::new(Precisions::default());
     for n in 0..100 {
         batch.count(&n.to_string().into(), NOW, n);

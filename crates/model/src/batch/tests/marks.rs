@@ -4,7 +4,7 @@ use super::*;
 use crate::mark::MAX_PENDING_MARKS;
 
 #[test]
-fn marks_are_joined_by_id_and_those_without_room_are_refused() {
+fn marks_are_merged_by_id_and_refused_if_there_is_no_room() {
     let mark = |number: usize| {
         let mark = Mark::of_text(number.to_string(), number as i64, "deploy");
         mark.expect("it is short")
@@ -14,7 +14,7 @@ fn marks_are_joined_by_id_and_those_without_room_are_refused() {
     for number in 0..MAX_PENDING_MARKS {
         assert_eq!(batch.add_mark(mark(number)), Ok(()));
     }
-    assert_eq!(batch.add_mark(mark(0)), Ok(()), "it has it");
+    assert_eq!(batch.add_mark(mark(0)), Ok(()), "the batch has this mark");
     assert_eq!(batch.add_mark(mark(MAX_PENDING_MARKS)), Err(TooManyMarks));
     assert_eq!((batch.len(), batch.amounts().details), (100, 100));
     assert!(batch.approximate_bytes() > 100 * 200);
@@ -24,7 +24,7 @@ fn marks_are_joined_by_id_and_those_without_room_are_refused() {
     batch.merge(other);
     assert_eq!(batch.marks.len(), MAX_PENDING_MARKS + 1);
 
-    // Marks go first, as an operator waits for them.
+    // Marks are sent first, because an operator waits for them.
     batch.count(&"sales".into(), 60, 1);
     let (whole, mut again) = (batch.clone(), Batch::new(Precisions::default()));
     let mut parts = Vec::new();

@@ -16,7 +16,7 @@ fn minutes(batch: &Batch) -> Vec<i64> {
 }
 
 #[test]
-fn the_newest_reports_wait() {
+fn the_newest_reports_are_kept() {
     let mut batch = Batch::new(Precisions::default());
     for minute in (0..=MAX_PENDING_REPORTS as i64).rev() {
         batch.add_report(large_report(60 * minute, 1));
@@ -33,7 +33,7 @@ fn the_newest_reports_wait() {
 }
 
 #[test]
-fn reports_are_cut_between_contexts_and_the_busiest_go_first() {
+fn reports_are_split_between_contexts_and_the_busiest_are_sent_first() {
     let mut batch = Batch::new(Precisions::default());
     batch.add_report(large_report(60, 100));
     batch.add_report(large_report(120, 10));
@@ -41,8 +41,8 @@ fn reports_are_cut_between_contexts_and_the_busiest_go_first() {
     let (mut again, mut lens) = (Batch::new(Precisions::default()), Vec::new());
     while !batch.is_empty() {
         let part = batch.split(50 * REPORTED_CONTEXT_COST);
-        let of_part = part.reports.iter().map(|report| report.contexts.len());
-        lens.push(of_part.collect::<Vec<_>>());
+        let contexts = part.reports.iter().map(|report| report.contexts.len());
+        lens.push(contexts.collect::<Vec<_>>());
         again.merge(part);
     }
     assert_eq!(lens, [vec![50], vec![50], vec![10]]);
@@ -65,10 +65,10 @@ fn the_oldest_reports_are_dropped_before_records_are_merged() {
         assert!(batch.record_bytes() <= bytes - surplus);
         minutes(&batch)
     };
-    let one = vec![large_report(0, 20)].bytes();
+    let bytes_of_one = vec![large_report(0, 20)].bytes();
     assert_eq!(reports(0).len(), 10);
     assert_eq!(reports(1), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    assert_eq!(reports(one).len(), 9);
-    assert_eq!(reports(one + 1).len(), 8);
-    assert!(reports(10 * one).is_empty());
+    assert_eq!(reports(bytes_of_one).len(), 9);
+    assert_eq!(reports(bytes_of_one + 1).len(), 8);
+    assert!(reports(10 * bytes_of_one).is_empty());
 }

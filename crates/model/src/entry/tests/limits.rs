@@ -36,7 +36,7 @@ fn entries(mut batch: Batch) -> usize {
         let part = batch.split(MAX_CALL_COST);
         let packed = pack(&part);
         assert!(packed.len() <= MAX_ENTRY_BYTES, "{} bytes", packed.len());
-        assert!(unpacked(&packed) == Ok(part), "it comes back");
+        assert!(unpacked(&packed) == Ok(part), "the entry is read back");
         entries += 1;
     }
     entries
@@ -44,7 +44,7 @@ fn entries(mut batch: Batch) -> usize {
 
 fn ranking(ids: usize) -> Batch {
     let mut delta = RankingDelta::new(spec(60, 1, 100_000));
-    // The longest ids are removed. Removals cost the least, so most of them fit into a call.
+    // Removals of the longest ids: a call has room for most ids if they are removals, which cost the least.
     (0..ids).for_each(|id| delta.remove(&format!("{id:0MAX_NAME$}").into()));
     let mut batch = plain();
     batch.add_ranking("ranking".into(), delta);
@@ -111,7 +111,7 @@ fn entries_that_no_sender_makes_are_refused() {
     for n in 0..700 {
         many.add(&n.to_string().into(), Kind::Http, NOW, &one);
     }
-    assert!(refused(&many), "it costs too much");
+    assert!(refused(&many), "the cost is too high");
     assert!(refused(&ranking(13_000)));
     assert!(refused(&reported(3_300, &Aggregate::default())));
 

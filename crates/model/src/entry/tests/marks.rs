@@ -10,7 +10,7 @@ use crate::tests::stored;
 const NOW: i64 = 1_700_000_000;
 
 /// A mark, which has a version if the number is even.
-pub(super) fn of(id: &str, at: i64, number: u64) -> Mark {
+pub(super) fn mark_of(id: &str, at: i64, number: u64) -> Mark {
     Mark {
         id: id.into(),
         at,
@@ -63,13 +63,13 @@ fn marks_that_no_sender_makes_are_refused() {
     };
     let with_text = |bytes: usize| Mark {
         text: "x".repeat(bytes).into(),
-        ..of("a", NOW, 1)
+        ..mark_of("a", NOW, 1)
     };
     assert!(!refused(with_text(MAX_ESCAPED_BYTES)));
     assert!(refused(with_text(MAX_ESCAPED_BYTES + 1)));
-    assert!(refused(of("", NOW, 1)));
-    assert!(refused(of(&"x".repeat(MAX_NAME + 2), NOW, 1)));
-    let packed = crate::pack::pack(&stored(of("a", NOW, 1)));
+    assert!(refused(mark_of("", NOW, 1)));
+    assert!(refused(mark_of(&"x".repeat(MAX_NAME + 2), NOW, 1)));
+    let packed = crate::pack::pack(&stored(mark_of("a", NOW, 1)));
     assert_eq!(StoredMark::unpack(b"\xff", &packed), None);
     for garbage in [&b""[..], b"garbage", b"{}", &[0xff; 40]] {
         assert_eq!(StoredMark::unpack(b"a", garbage), None);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tower_pulse_model::outcome::Outcome;
 
-/// The cells of a context with two shards, and its mark.
+/// The cells of a context in two shards, and its dirty bit.
 #[derive(Clone)]
 pub struct Cells {
     cells: shards::Cells,
@@ -34,7 +34,7 @@ impl Cells {
         self.cells.record(0, sample, []);
     }
 
-    /// Takes out all samples if the context is marked, as a drain does, and counts them.
+    /// Drains the context if its dirty bit is set. Returns the number of drained samples.
     pub fn drain(&self) -> u64 {
         let mut count = 0;
         self.dirty_bits.take(|_| {

@@ -1,11 +1,11 @@
-//! Replaces `crates/core/src/recorder/sync.rs`: has the atomics of loom, and the smallest sizes that show every
+//! Replaces `crates/core/src/recorder/sync.rs` by the atomics of loom, and by the smallest sizes that allow every
 //! interleaving.
 
 pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 pub(crate) use loom::thread::yield_now;
 
-/// Few, as loom tracks each atomic.
+/// Few buckets, because loom tracks each atomic.
 pub(crate) const BUCKETS_PER_CELL: usize = 2;
 
-/// Number of shards to try before the thread yields to others.
+/// The number of shards that a thread tries before it yields.
 pub(crate) const TRIES: usize = 2;

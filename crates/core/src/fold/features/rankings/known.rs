@@ -13,7 +13,7 @@ pub(super) struct KnownRanking {
     pub(super) state: RankingState,
     /// The configurations of the instances, if they differ.
     pub(super) specs: CarriedSpecs,
-    /// The number of ids; `None` until they are counted. Other programs may add some.
+    /// The number of ids that the folder knows of; `None` if it must count them. Other programs may add ids.
     pub(super) ids: Option<usize>,
 }
 

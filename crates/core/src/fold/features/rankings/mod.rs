@@ -1,4 +1,4 @@
-//! Folding rankings: `plan` merges the counts of each slice, and their sums, with those of the store; `upkeep`
+//! Folding rankings: `plan` merges the counts of each slice, and their sums, with the values in the store; `upkeep`
 //! subtracts slices that have left the window, and drops ids for which there is no room. `known` is the state of a
 //! ranking that the folder remembers, and `list` reads it.
 

@@ -1,4 +1,4 @@
-//! Merges the counts of each slice of a ranking, and their sums, with those of the store.
+//! Merges the counts of each slice of a ranking, and their sums, with the values in the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tower_pulse_model::sorted;
 pub(super) const IDS_AT_ONCE: usize = 200;
 /// A ranking to which a round adds at most this number of ids has room for all of them during the round.
 const FEW_IDS: usize = 1_000;
-/// A margin, in seconds, that each time to live below includes.
+/// A margin that each time to live includes, in seconds.
 const SPARE_TIME: i64 = 7 * 86_400;
 
 /// Time to live of the sums of a ranking after the last write, in seconds.
@@ -69,7 +69,7 @@ pub(super) fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
 }
 
 impl Rankings {
-    /// Merges the rankings of a round with those of the store, and adds the writes to the plans of the round.
+    /// Merges the rankings of a round with the rankings in the store, and adds the writes to the plans of the round.
     pub(in crate::fold) async fn merge(
         &mut self,
         leased: &LeasedStore<'_>,
@@ -218,8 +218,8 @@ impl Rankings {
         Ok(())
     }
 
-    /// The new ids for which a ranking has no room: those whose newest addition is the oldest, and among equals those
-    /// with the smallest sums.
+    /// The new ids for which a ranking has no room. The ids whose newest additions are oldest are refused first, and
+    /// among these the ids with the smallest sums.
     fn refused_ids<'a>(&mut self, added: &Added<'a>, stored: &Stored) -> HashSet<&'a str> {
         let totals = stored.left(&totals_of(added.name));
         let new = added.ids.iter().zip(totals);

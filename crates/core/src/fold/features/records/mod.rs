@@ -21,17 +21,17 @@ use tower_pulse_model::sorted::{self, Map};
 use tower_pulse_model::tier::{COARSEST, FINEST, RolledUp, TierSlice};
 use tower_pulse_model::tiers::Tiers;
 
-/// Records that are read at once.
+/// The number of records that are read at once.
 const RECORDS_AT_ONCE: usize = 500;
 /// The shortest time to live of the records of a slice, in seconds.
 const LEAST_TTL: i64 = 60;
-/// The number of slices of the finest tier whose records are remembered: the open slice, and the one before it for
-/// samples that arrive after its end.
+/// The number of slices of the finest tier whose records are remembered: the open slice, and the slice before it
+/// for samples that arrive after its end.
 const SLICES_REMEMBERED: usize = 2;
 
 /// The records by tier.
 pub(super) struct RecordTables {
-    /// Records as the store holds them.
+    /// The remembered records, with the values that the store has.
     records: Records,
     /// The most records that are remembered after a round.
     max_records: usize,
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_coarse_slice_of_the_past_lives_for_what_is_left_of_its_retention() {
+    fn a_coarse_past_slice_expires_after_the_rest_of_its_retention() {
         const NOW: i64 = 1_700_000_000;
         let mut rolled = RolledUp::default();
         rolled.advance(NOW);

@@ -20,7 +20,7 @@ use tower_pulse_model::slices::Merge;
 /// Seconds from the end of an hour until the hour is applied: instances flush at least once a minute. Samples that
 /// arrive later are in the records, but not in the profiles.
 const LATE: i64 = 180;
-/// The most hours that are caught up: the records of half hours are kept for 49 hours.
+/// The most ended hours that are applied late: the records of half hours are kept for 49 hours.
 const MOST_HOURS: i64 = 48;
 /// The length, in seconds, of the slices that an hour is made from.
 const HALF_HOUR: u32 = 1_800;
@@ -35,7 +35,7 @@ const MOST_APART: i64 = 60;
 pub(super) struct Profiles {
     /// The most profiles that the store should have.
     most: usize,
-    /// The hours that are applied, once read. No other instance changes them while the lease holds.
+    /// The hours that are applied; `None` until they are read. No other instance changes them while the lease holds.
     applied: Option<RecordedHours>,
     pub(super) presence: Presence,
 }
@@ -110,7 +110,7 @@ impl Profiles {
 
 /// Hours that are being applied.
 struct CatchUp<'a> {
-    /// The hours that are applied, and the one that is being applied.
+    /// The hours that are applied, and the hour that is being applied.
     applied: RecordedHours,
     /// The end of the last hour that is due, in Unix seconds.
     end: i64,
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_that_was_away_is_present_anew() {
+    fn presence_starts_again_after_an_absence() {
         let mut presence = Presence::default();
         for now in [1_000, 1_060, 1_060, 1_090] {
             presence.extend(now);

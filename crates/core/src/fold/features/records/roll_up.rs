@@ -12,7 +12,7 @@ use tower_pulse_model::records::{RecordId, Records};
 use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::{FINEST, TierSlice};
 
-/// Contexts whose records one step rolls up.
+/// The number of contexts whose records one step rolls up.
 pub(super) const CONTEXTS_AT_ONCE: usize = 64;
 
 impl RecordTables {

@@ -27,7 +27,7 @@ fn not_running(from: i64, to: i64) -> Span {
     }
 }
 
-/// Slices of a minute, by how many minutes ago they were the current one.
+/// Slices of a minute. Each pair has the age in minutes and the count.
 fn counts(minutes: &[(i64, i64)]) -> Vec<SliceCount> {
     let minutes = minutes.iter();
     let slices = minutes.map(|(ago, n)| SliceCount::new(NOW - 20 - 60 * ago, *n));
@@ -35,7 +35,7 @@ fn counts(minutes: &[(i64, i64)]) -> Vec<SliceCount> {
 }
 
 #[test]
-fn a_rate_is_about_a_minute_or_a_slice_and_the_current_slice() {
+fn a_rate_covers_a_minute_or_a_slice_and_the_current_slice() {
     let span = |seconds, created| {
         let span = rate_span(Precision::new(seconds, 120), &recorded(created));
         (NOW - span.from, span.to - NOW, span.seconds)
@@ -82,7 +82,7 @@ fn a_series_has_a_count_for_each_slice_that_was_recorded() {
 }
 
 #[test]
-fn a_row_tells_the_last_slice_that_has_ended_the_rate_and_the_sum() {
+fn a_row_has_the_last_ended_slice_the_rate_and_the_sum() {
     let span = rate_span(MINUTE, &recorded(0));
     let row = |minutes: &[(i64, i64)]| {
         let row = CounterRow::new("sales", &counts(minutes), span, None);
@@ -101,7 +101,7 @@ fn a_row_tells_the_last_slice_that_has_ended_the_rate_and_the_sum() {
 }
 
 #[test]
-fn the_last_slice_is_one_that_can_be_read_was_recorded_and_is_kept() {
+fn the_last_slice_is_readable_recorded_and_kept() {
     let last = |precision: Precision, behind: i64, created: i64| {
         let recorded = Span {
             as_of: NOW - behind,

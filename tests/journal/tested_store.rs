@@ -1,5 +1,5 @@
-//! The processes of a [`World`](crate::journal::world::World) share a *ground*: a store whose clock stands still
-//! between steps, and whose data can be reset to an earlier moment.
+//! The store that the processes of a [`Scheduler`](crate::journal::scheduler::Scheduler) share. Its clock does not
+//! advance between steps. Its data can be reset to a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::journal::data::RedisUnderTest;
 use crate::journal::net::{Reply, Request};
 use crate::rig::reads::{StoreReads, every_kind};
 
-/// The most moments that are saved at a time.
+/// The most snapshots at a time.
 pub const MAX_SAVED: usize = 15;
-/// The scale of the coarsest histograms. The index of a bucket of a finer histogram is shifted to this scale.
-const FINE_SCALE: u8 = 2;
+/// The scale of the coarsest histograms. The indexes of buckets in finer histograms are shifted to this scale.
+const COARSEST_SCALE: u8 = 2;
 
-/// A store whose data the scheduler can look at and change.
+/// A store whose data the scheduler can read and change.
 pub trait TestedStore {
     /// The store.
     fn store(&self) -> Arc<dyn Store>;
@@ -37,16 +37,16 @@ pub trait TestedStore {
     /// The time by the store's clock, in Unix seconds.
     fn now(&self) -> i64;
 
-    /// Removes all data, and all saved moments.
+    /// Removes all data, and all snapshots.
     fn clear(&self);
 
     /// Removes all data, as `FLUSHDB` does.
     fn lose_all(&self);
 
-    /// Saves all data under a number from 1 to [`MAX_SAVED`].
+    /// Saves all data in the snapshot with a number from 1 to [`MAX_SAVED`].
     fn save(&self, number: usize);
 
-    /// Restores the data that was saved under a number.
+    /// Restores the data of the snapshot with this number.
     fn restore(&self, number: usize);
 
     /// The generation and, in Unix seconds, its beginning; `None` if no instance has begun one.
@@ -59,13 +59,13 @@ pub trait TestedStore {
     fn is_folded(&self) -> bool;
 
     /// The number that folding has counted as `late`, `skewed`, `quarantined`, `set_aside`, `hole` or `orphaned`.
-    fn counted(&self, what: &str) -> u64;
+    fn counted(&self, exception: &str) -> u64;
 
     /// The slices of a counter.
     fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64>;
 
-    /// The counts of the exported statistics of a context, of this hour and of the last; `None` where nothing is
-    /// exported.
+    /// The counts of a context's exported statistics, for the current and for the last hour; `None` if the store
+    /// exports no statistics.
     fn statistics(&self, context: &str) -> Option<(u64, u64)>;
 
     /// Two sums for each request in a ranking: the total of the ranking, and the sum of the ranking's slices.
@@ -81,12 +81,12 @@ pub trait TestedStore {
 }
 
 impl dyn TestedStore + '_ {
-    /// Makes a call.
+    /// Executes a call.
     pub fn run(&self, request: &Request) -> Result<Reply, StoreError> {
         self.io().block_on(request.run(&*self.store()))
     }
 
-    /// How often each request is in the minutes of the instances, and in those of the versions.
+    /// How often each request is in the minute reports of the instances, and in the minutes of the versions.
     pub fn reported(&self) -> [BTreeMap<usize, u64>; 2] {
         let minutes = self.reported_minutes();
         let (instances, versions) = self.io().block_on(async {
@@ -95,7 +95,10 @@ impl dyn TestedStore + '_ {
             let versions = store.query().version_records(&minutes).await.unwrap();
             (instances, versions)
         });
-        let instances = instances.iter().flatten().flat_map(|(_, of)| &of.contexts);
+        let instances = instances
+            .iter()
+            .flatten()
+            .flat_map(|(_, report)| &report.contexts);
         let versions = versions.iter().flatten().flat_map(|(_, records)| records);
         [
             requests_of(instances.map(|(_, sums)| sums)),
@@ -109,7 +112,7 @@ impl dyn TestedStore + '_ {
         marks.iter().map(|mark| mark.id.parse().unwrap()).collect()
     }
 
-    /// How often each request is in the records of a context. Each request has a bucket of its own, also in a coarse
+    /// How often each request is in the records of a context. Each request has its own bucket, even in the coarsest
     /// histogram.
     pub fn records(&self, context: &str, width: u32) -> BTreeMap<usize, u64> {
         self.records_in(context, width, tier_for(width).unwrap())
@@ -141,7 +144,7 @@ pub fn describe(sums: &mut Aggregate, request: usize, n: u64) {
 fn requests_of<'a>(all: impl Iterator<Item = &'a Aggregate>) -> BTreeMap<usize, u64> {
     let mut counts = BTreeMap::new();
     for sums in all {
-        let shift = sums.histogram.scale() - FINE_SCALE;
+        let shift = sums.histogram.scale() - COARSEST_SCALE;
         let mut described = Aggregate::default();
         for (bucket, n) in sums.histogram.buckets() {
             let request = usize::from(*bucket >> shift);

@@ -1,4 +1,4 @@
-//! The scheduler: decides by its seed which process goes on, which call arrives, and which fault occurs.
+//! The scheduler. Its seed determines which process continues, which call reaches the store, and which fault occurs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,37 +12,38 @@ use tower_pulse_model::minute_report::REPORTED_MINUTES;
 use crate::journal::data::RedisUnderTest;
 use crate::journal::faults::{Faults, Snapshot};
 use crate::journal::fleet::{Instance, MAX_ALIVE};
-use crate::journal::ground::TestedStore;
 use crate::journal::hours::Expected;
 use crate::journal::ledger::{CONTEXTS, Ledger, MAX_REQUESTS};
 use crate::journal::net::{Reply, Request};
 use crate::journal::process::{Process, Sleep};
+use crate::journal::tested_store::TestedStore;
 use crate::stores::fixture::THIS_HOUR;
 
 /// Seconds before the end of an hour at which every run begins.
 const BEFORE_THE_HOUR: i64 = 20;
-/// Time to live of the lease to fold in seconds. The scheduler expires its key by the tests' clock.
+/// The time to live of the lease to fold, in seconds. The scheduler expires the key of the lease by the tests' clock.
 const LEASE: i64 = 5;
-/// Time to live of the lease in steps without faults. A call takes some seconds of the tests' clock: if several folders
-/// competed for a shorter lease, none would keep it for all calls of a round.
-const CALM_LEASE: i64 = 60;
-/// Seconds after which a call that is on its way is lost.
+/// The time to live of the lease in steps without faults. A call takes some seconds of the tests' clock. If several
+/// folders competed for a shorter lease, none would keep it for all calls of a round.
+const LEASE_WITHOUT_FAULTS: i64 = 60;
+/// The seconds after which a call that has not reached the store is lost.
 const MAX_LATENESS: i64 = 300;
-/// Steps without faults within which all work must be complete.
-const MAX_CALM_STEPS: usize = 6_000;
-/// Steps without faults after which the scheduler advances the clock by a minute if folders wait for a later version.
-const CALM_STEPS_PER_WAIT: usize = 40;
+/// The steps without faults within which all work must be complete.
+const MAX_STEPS_WITHOUT_FAULTS: usize = 6_000;
+/// The steps without faults after which the scheduler advances the clock by a minute if folders wait for a later
+/// version.
+const STEPS_PER_WAIT: usize = 40;
 
-/// A call on its way.
+/// A call that has not reached the store.
 #[derive(Clone, Copy)]
 enum Message {
-    /// A process waits for its answer.
+    /// A process waits for the answer.
     Awaited(usize, usize),
-    /// No process waits for its answer.
-    Late(usize),
+    /// No process waits for the answer.
+    Abandoned(usize),
 }
 
-pub struct World<'a> {
+pub struct Scheduler<'a> {
     pub data: &'a dyn TestedStore,
     pub rng: Rng,
     pub faults: Faults,
@@ -53,8 +54,8 @@ pub struct World<'a> {
     /// The seconds by which the server's clock is ahead of the instances' clock.
     pub server_ahead: i64,
     pub instances: Vec<Instance>,
-    /// Calls whose answers no process waits for.
-    pub late: Vec<(String, Request)>,
+    /// Calls that have not reached the store, and whose answers no process waits for.
+    pub abandoned: Vec<(String, Request)>,
     /// The data after each of the last calls that may write, the newest last.
     pub snapshots: VecDeque<Snapshot>,
     pub expected: Expected,
@@ -62,19 +63,19 @@ pub struct World<'a> {
     lease_until: i64,
     /// The instance that folds, if the store is in one process.
     holder: Option<String>,
-    is_calm: bool,
+    faults_have_ended: bool,
     pub violations: Vec<String>,
-    pub story: Vec<String>,
+    pub events: Vec<String>,
 }
 
-impl<'a> World<'a> {
+impl<'a> Scheduler<'a> {
     pub fn new(data: &'a dyn TestedStore, seed: u64, faults: Faults) -> Self {
         fastrand::seed(seed);
         let start = THIS_HOUR - BEFORE_THE_HOUR;
         let (clock, manual_clock) = Clock::manual(start);
         data.manual_clock().set_wall(start);
         data.clear();
-        let mut world = Self {
+        let mut scheduler = Self {
             data,
             rng: Rng::with_seed(seed),
             faults,
@@ -83,21 +84,21 @@ impl<'a> World<'a> {
             manual_clock,
             server_ahead: 0,
             instances: Vec::new(),
-            late: Vec::new(),
+            abandoned: Vec::new(),
             snapshots: VecDeque::new(),
             expected: Expected::default(),
             ledger: Ledger::default(),
             lease_until: 0,
             holder: None,
-            is_calm: false,
+            faults_have_ended: false,
             violations: Vec::new(),
-            story: Vec::new(),
+            events: Vec::new(),
         };
-        world.take_snapshot();
-        for _ in 0..world.rng.usize(1..=MAX_ALIVE) {
-            world.spawn();
+        scheduler.take_snapshot();
+        for _ in 0..scheduler.rng.usize(1..=MAX_ALIVE) {
+            scheduler.spawn();
         }
-        world
+        scheduler
     }
 
     /// Whether a report may have been appended after the retention of its minute.
@@ -111,63 +112,63 @@ impl<'a> World<'a> {
         for _ in 0..steps {
             self.step();
         }
-        self.calm_down();
-        for step in 1..=MAX_CALM_STEPS {
+        self.end_faults();
+        for step in 1..=MAX_STEPS_WITHOUT_FAULTS {
             self.step();
-            if step % CALM_STEPS_PER_WAIT == 0
+            if step % STEPS_PER_WAIT == 0
                 && self
                     .data
                     .redis()
                     .is_some_and(RedisUnderTest::waits_for_newer)
             {
-                self.pass(61);
+                self.advance(61);
             }
-            if step % 10 == 0 && self.is_quiet() {
-                return self.judge();
+            if step % 10 == 0 && self.is_complete() {
+                return self.check();
             }
         }
-        self.violated("stuck".to_owned());
+        self.add_violation("stuck".to_owned());
     }
 
-    fn calm_down(&mut self) {
-        self.say("--- chaos ends".to_owned());
-        self.is_calm = true;
-        self.mend_garbage();
+    fn end_faults(&mut self) {
+        self.log("--- faults end".to_owned());
+        self.faults_have_ended = true;
+        self.remove_garbage();
         let rng = &mut self.rng;
-        self.late.retain(|_| rng.f64() > 0.3);
+        self.abandoned.retain(|_| rng.f64() > 0.3);
         for instance in &mut self.instances {
             instance.is_frozen = false;
             for process in &instance.processes {
-                process.wire.slot().idle_turns = 0;
+                process.wire.slot().idle_flushes = 0;
             }
         }
     }
 
-    fn is_quiet(&self) -> bool {
+    fn is_complete(&self) -> bool {
         let alive = self.alive();
         let mut alive = alive.iter().map(|at| &self.instances[*at].processes);
-        self.late.is_empty()
+        self.abandoned.is_empty()
             && alive.all(|processes| {
-                let idle_turns = processes[0].wire.slot().idle_turns;
-                idle_turns >= 3 && !processes.iter().any(Process::is_waiting)
+                let idle_flushes = processes[0].wire.slot().idle_flushes;
+                idle_flushes >= 3 && !processes.iter().any(Process::is_waiting)
             })
             && self.data.is_folded()
     }
 
     fn step(&mut self) {
         if self.rng.f64() < 0.25 {
-            self.pass_some_time();
+            self.advance_randomly();
         }
         let x = self.rng.f64();
         let ready = self.ready();
         let messages = self.messages();
         if x < 0.40 && !ready.is_empty() {
             let (at, process) = ready[self.rng.usize(..ready.len())];
-            self.go(at, process);
+            self.resume(at, process);
         } else if x < 0.72 && !messages.is_empty() {
             let message = messages[self.rng.usize(..messages.len())];
             self.deliver(message);
-        } else if self.is_calm {
+        } else if self.faults_have_ended {
         } else if x < 0.84 {
             self.serve();
         } else if x < 0.90 && !messages.is_empty() {
@@ -181,15 +182,15 @@ impl<'a> World<'a> {
         }
     }
 
-    fn pass_some_time(&mut self) {
+    fn advance_randomly(&mut self) {
         let jumps = [3, 3, 8, 8, 15, 15, 30, 30, 61, 1_800];
         let is_jump = self.rng.f64() >= 0.97;
         let jump = jumps[self.rng.usize(..jumps.len())];
-        self.pass(if is_jump { jump } else { 1 });
+        self.advance(if is_jump { jump } else { 1 });
     }
 
-    /// Lets time pass.
-    pub fn pass(&mut self, seconds: i64) {
+    /// Advances the clocks.
+    pub fn advance(&mut self, seconds: i64) {
         if seconds > MAX_LATENESS {
             self.break_connections();
         }
@@ -204,7 +205,11 @@ impl<'a> World<'a> {
     }
 
     fn prolong_lease(&mut self) {
-        let lease = if self.is_calm { CALM_LEASE } else { LEASE };
+        let lease = if self.faults_have_ended {
+            LEASE_WITHOUT_FAULTS
+        } else {
+            LEASE
+        };
         self.lease_until = self.now() + lease;
     }
 
@@ -219,7 +224,7 @@ impl<'a> World<'a> {
     }
 
     fn messages(&self) -> Vec<Message> {
-        let mut messages: Vec<_> = (0..self.late.len()).map(Message::Late).collect();
+        let mut messages: Vec<_> = (0..self.abandoned.len()).map(Message::Abandoned).collect();
         for (at, instance) in self.instances.iter().enumerate() {
             for (number, process) in instance.processes.iter().enumerate() {
                 if process.is_waiting() {
@@ -230,12 +235,12 @@ impl<'a> World<'a> {
         messages
     }
 
-    fn go(&mut self, at: usize, number: usize) {
+    fn resume(&mut self, at: usize, number: usize) {
         let process = &mut self.instances[at].processes[number];
-        assert!(process.go(&self.sleep), "{} has ended", process.name);
+        assert!(process.resume(&self.sleep), "{} has ended", process.name);
         match &mut process.wire.slot().request {
             Some(Request::Append(call)) => self.ledger.sent(call),
-            // Limits the round to one entry or a few, or reads all.
+            // Limits the read to one entry or a few entries, or reads all.
             Some(Request::Read(_, _, _, bytes)) => *bytes = [1, 400, *bytes][self.rng.usize(..3)],
             _ => {}
         }
@@ -243,19 +248,19 @@ impl<'a> World<'a> {
 
     fn deliver(&mut self, message: Message) {
         match message {
-            Message::Late(number) => {
-                let (name, request) = self.late.remove(number);
-                self.execute(&format!("{name}, LATE"), &request);
+            Message::Abandoned(number) => {
+                let (name, request) = self.abandoned.remove(number);
+                self.execute(&format!("{name}, ABANDONED"), &request);
             }
             Message::Awaited(at, number) => {
                 let process = &self.instances[at].processes[number];
                 let request = process.wire.slot().request.clone().unwrap();
                 let name = process.name.clone();
-                let is_reply_lost = !self.is_calm && self.rng.f64() < 0.08;
+                let is_reply_lost = !self.faults_have_ended && self.rng.f64() < 0.08;
                 let lost = if is_reply_lost { ", reply lost" } else { "" };
                 let is_ahead = matches!(request, Request::Append(_)) && self.is_clock_ahead();
                 if is_ahead {
-                    self.say("the server's clock is a day ahead for a moment".to_owned());
+                    self.log("the server's clock is a day ahead for a moment".to_owned());
                     self.data.manual_clock().set_wall(self.now() + 86_400);
                 }
                 let reply = self.execute(&format!("{name}{lost}"), &request);
@@ -264,7 +269,7 @@ impl<'a> World<'a> {
                 if let Reply::Append(Appended::Done(_) | Appended::Gap { .. } | Appended::Reset) =
                     reply
                 {
-                    process.wire.slot().idle_turns = 0;
+                    process.wire.slot().idle_flushes = 0;
                 }
                 process.answer(match is_reply_lost {
                     true => Err(timed_out()),
@@ -276,10 +281,10 @@ impl<'a> World<'a> {
 
     /// Whether the server's clock is ahead while it appends the next entry.
     fn is_clock_ahead(&mut self) -> bool {
-        !self.is_calm && self.rng.f64() < 0.05 * self.faults.intensity
+        !self.faults_have_ended && self.rng.f64() < 0.05 * self.faults.intensity
     }
 
-    /// Times out a call. The call then arrives late or not at all.
+    /// Lets a call time out. The call is dropped, or may reach the store later.
     pub fn time_out(&mut self, at: usize, number: usize, is_dropped: bool) {
         let process = &self.instances[at].processes[number];
         let Some(request) = process.take_request() else {
@@ -287,24 +292,24 @@ impl<'a> World<'a> {
         };
         process.answer(Err(timed_out()));
         let name = process.name.clone();
-        let fate = if is_dropped { "dropped" } else { "left behind" };
-        self.say(format!("{name}: {} is {fate}", short(&request)));
+        let fate = if is_dropped { "dropped" } else { "abandoned" };
+        self.log(format!("{name}: {} is {fate}", short(&request)));
         if !is_dropped {
-            self.late.push((name, request));
+            self.abandoned.push((name, request));
         }
     }
 
-    /// Runs a call on the server.
+    /// Executes a call.
     fn execute(&mut self, name: &str, request: &Request) -> Reply {
         let reply = match self.is_held(request) {
             true => Ok(Reply::Acquire(Acquired::HeldByOther)),
             false => self.data.run(request),
         };
         let reply = reply.unwrap_or_else(|error| {
-            panic!("{name}: {request:?}: {error}\n{}", self.story.join("\n"))
+            panic!("{name}: {request:?}: {error}\n{}", self.events.join("\n"))
         });
         if !matches!(request, Request::Read(..) | Request::LoadFields(..)) {
-            self.say(format!("{name}: {} -> {}", short(request), short(&reply)));
+            self.log(format!("{name}: {} -> {}", short(request), short(&reply)));
         }
         match (request, &reply) {
             (Request::Fold(step), Reply::Fold(Step::Done(()))) => {
@@ -315,18 +320,18 @@ impl<'a> World<'a> {
             | (_, Reply::Read(Step::Done(_)))
             | (_, Reply::LoadFields(Step::Done(_))) => self.prolong_lease(),
             (Request::Readable(call), Reply::Readable(Readable::Yes)) => {
-                self.judge_readable(&call.instance, call.seq);
+                self.check_readable(&call.instance, call.seq);
             }
             _ => {}
         }
-        if !request.is_reading() && !self.is_calm {
+        if !request.is_reading() && !self.faults_have_ended {
             self.take_snapshot();
         }
         reply
     }
 
-    /// Whether another instance folds. Redis has a lease for this; for instances that share a store in one process,
-    /// the scheduler decides.
+    /// Whether another instance folds. Redis has a lease for this. For instances that share a store of one process, the
+    /// scheduler decides.
     fn is_held(&mut self, request: &Request) -> bool {
         let Request::Acquire(instance, _) = request else {
             return false;
@@ -342,27 +347,27 @@ impl<'a> World<'a> {
         holder != instance
     }
 
-    /// Checks that the requests of a call can be read, after the store has said so.
-    fn judge_readable(&mut self, instance: &str, seq: u64) {
-        if self.may_tear() || self.lost() > 0 {
+    /// Checks that the requests of a call can be read, after the store has reported this.
+    fn check_readable(&mut self, instance: &str, seq: u64) {
+        if self.may_differ() || self.lost() > 0 {
             return;
         }
         let mut records = BTreeMap::new();
-        for id in self.ledger.of_call(instance, seq) {
+        for id in self.ledger.requests_of_call(instance, seq) {
             let served = self.ledger.served[id].clone();
             if !served.is_whole() || served.hours_ahead > 0 || self.ledger.excused.contains(&id) {
                 continue;
             }
             let read = || self.data.records(served.context, 3_600);
-            let of_context = records.entry(served.context).or_insert_with(read);
-            if !of_context.contains_key(&id) {
-                self.violated(format!("{id} is called readable, and is not"));
+            let context_records = records.entry(served.context).or_insert_with(read);
+            if !context_records.contains_key(&id) {
+                self.add_violation(format!("{id} is reported as readable, but is not"));
             }
         }
     }
 
     fn serve(&mut self) {
-        let Some(at) = self.any_awake() else {
+        let Some(at) = self.any_running() else {
             return;
         };
         if self.ledger.served.len() >= MAX_REQUESTS {
@@ -374,18 +379,18 @@ impl<'a> World<'a> {
         let (now, id) = (self.now(), self.ledger.served.len());
         let batch = self.ledger.serve(at, context, now, hours_ahead, is_wide);
         self.instances[at].flusher.add(batch);
-        self.say(format!(
+        self.log(format!(
             "instance {at} serves {id}: {context}, {hours_ahead} hours ahead"
         ));
     }
 
-    pub fn say(&mut self, event: String) {
+    pub fn log(&mut self, event: String) {
         let at = self.now() - THIS_HOUR;
-        self.story.push(format!("{at:5} {event}"));
+        self.events.push(format!("{at:5} {event}"));
     }
 
-    pub fn violated(&mut self, violation: String) {
-        self.say(format!("VIOLATED {violation}"));
+    pub fn add_violation(&mut self, violation: String) {
+        self.log(format!("VIOLATED {violation}"));
         self.violations.push(violation);
     }
 }

@@ -7,11 +7,11 @@ use tower_pulse_model::context::ALL;
 
 use crate::journal::faults::AskForHistory;
 use crate::journal::ledger::{CONTEXTS, RANKING, SHORT_RANKING, WIDTH};
-use crate::journal::world::World;
+use crate::journal::scheduler::Scheduler;
 
-impl World<'_> {
-    /// Runs all checks, and adds failures to [`World::violations`].
-    pub fn judge(&mut self) {
+impl Scheduler<'_> {
+    /// Runs all checks, and adds failures to [`Scheduler::violations`].
+    pub fn check(&mut self) {
         let contexts = || CONTEXTS.into_iter().chain([ALL]);
         let records: BTreeMap<_, _> = contexts()
             .map(|context| (context, self.data.records(context, 3_600)))
@@ -23,89 +23,92 @@ impl World<'_> {
                 .chain(&records[context])
                 .filter(|(_, n)| **n > 1)
             {
-                self.violated(format!(
-                    "over: {id} is {n} times in the records of {context}"
+                self.add_violation(format!(
+                    "counted twice: {id} is {n} times in the records of {context}"
                 ));
             }
             let widest = self.data.records(context, 21_600);
             if widest != records[context] {
-                self.violated(format!(
-                    "torn: six hours of {context} hold {widest:?}, hours {:?}",
+                self.add_violation(format!(
+                    "differs: six hours of {context} hold {widest:?}, hours {:?}",
                     records[context]
                 ));
             }
-            self.judge_days(context, &widest);
+            self.check_days(context, &widest);
             if let Some(id) = minutes.keys().find(|id| !widest.contains_key(*id)) {
-                self.violated(format!("torn: {id} of {context} was not rolled up"));
+                self.add_violation(format!("differs: {id} of {context} was not rolled up"));
             }
-            self.judge_context(context, records[context].values().sum());
+            self.check_context(context, records[context].values().sum());
         }
-        self.judge_rankings();
-        self.judge_reports(&records);
-        self.judge_requests(&records);
-        if !self.may_tear() {
-            self.judge_exceptions();
+        self.check_rankings();
+        self.check_reports(&records);
+        self.check_requests(&records);
+        if !self.may_differ() {
+            self.check_exceptions();
         }
     }
 
-    /// Checks that no request is in the days of a context twice, and that each is there if all instances ask for days.
-    fn judge_days(&mut self, context: &str, widest: &BTreeMap<usize, u64>) {
+    /// Checks that no request is in the days of a context twice. If all instances ask for a history, also checks that
+    /// each request is in the days.
+    fn check_days(&mut self, context: &str, widest: &BTreeMap<usize, u64>) {
         let days = self.data.days(context);
         let is_part = days.iter().all(|(id, n)| widest.get(id) == Some(n));
         if !is_part || self.faults.history == AskForHistory::All && days != *widest {
-            self.violated(format!(
-                "torn: days of {context} hold {days:?}, six hours {widest:?}"
+            self.add_violation(format!(
+                "differs: days of {context} hold {days:?}, six hours {widest:?}"
             ));
         }
     }
 
     /// Checks that each total in a ranking equals the sum of its slices, and that no request is in a ranking twice.
-    fn judge_rankings(&mut self) {
+    fn check_rankings(&mut self) {
         for name in [RANKING, SHORT_RANKING] {
             let [totals, sums] = self.data.ranking(name);
-            if totals != sums && !self.may_tear() {
-                self.violated(format!(
-                    "torn: the ranking {name} has {totals:?}, its slices {sums:?}"
+            if totals != sums && !self.may_differ() {
+                self.add_violation(format!(
+                    "differs: the ranking {name} has {totals:?}, its slices {sums:?}"
                 ));
             }
             if let Some((id, n)) = totals.iter().find(|(_, n)| **n != 1) {
-                self.violated(format!("over: {id} is {n} times in the ranking {name}"));
+                self.add_violation(format!(
+                    "counted twice: {id} is {n} times in the ranking {name}"
+                ));
             }
         }
     }
 
     /// Checks that no request is reported twice by its instance or its version, and that a recorded request is reported
     /// if its parts were sent in the same calls.
-    fn judge_reports(&mut self, records: &BTreeMap<&str, BTreeMap<usize, u64>>) {
+    fn check_reports(&mut self, records: &BTreeMap<&str, BTreeMap<usize, u64>>) {
         let [instances, versions] = self.data.reported();
-        // In Redis, tables expire by the server's own clock, which hardly moves meanwhile.
+        // In Redis, tables expire by the server's own clock, which hardly advances during a run.
         let may_expire = self.data.redis().is_none() && self.has_outlasted_reports();
-        if instances != versions && !self.may_tear() && !may_expire {
-            self.violated(format!(
-                "torn: instances reported {instances:?}, versions {versions:?}"
+        if instances != versions && !self.may_differ() && !may_expire {
+            self.add_violation(format!(
+                "differs: instances reported {instances:?}, versions {versions:?}"
             ));
         }
         let mut reported = instances.iter().chain(&versions);
         if let Some((id, n)) = reported.find(|(_, n)| **n > 1) {
-            self.violated(format!("over: {id} was reported {n} times"));
+            self.add_violation(format!("counted twice: {id} was reported {n} times"));
         }
-        if self.may_tear() || self.has_outlasted_reports() {
+        if self.may_differ() || self.has_outlasted_reports() {
             return;
         }
         let marked = self.data.marked();
         for (id, served) in self.ledger.served.clone().into_iter().enumerate() {
             let is_recorded = records[served.context].contains_key(&id);
             if served.is_whole() && is_recorded != versions.contains_key(&id) {
-                self.violated(format!("torn: {id} is not in both, records and reports"));
+                self.add_violation(format!("differs: {id} is not in both records and reports"));
             }
-            let is_torn = served.is_marked && is_recorded != marked.contains(&id);
-            if served.is_whole() && is_torn {
-                self.violated(format!("torn: {id} is not in both, records and marks"));
+            let mark_differs = served.is_marked && is_recorded != marked.contains(&id);
+            if served.is_whole() && mark_differs {
+                self.add_violation(format!("differs: {id} is not in both records and marks"));
             }
         }
     }
 
-    fn judge_requests(&mut self, records: &BTreeMap<&str, BTreeMap<usize, u64>>) {
+    fn check_requests(&mut self, records: &BTreeMap<&str, BTreeMap<usize, u64>>) {
         let [ranked, _] = self.data.ranking(RANKING);
         let (mut missing, mut unexplained, mut ahead, mut excused) = (0, 0, 0, 0);
         for (id, served) in self.ledger.served.clone().into_iter().enumerate() {
@@ -117,19 +120,19 @@ impl World<'_> {
             };
             let (hours, minutes) = (sum(3_600), sum(60));
             if hours.iter().sum::<i64>() > 1 || minutes.iter().sum::<i64>() > 1 {
-                self.violated(format!("over: u{id} is {hours:?} and {minutes:?}"));
+                self.add_violation(format!("counted twice: u{id} is {hours:?} and {minutes:?}"));
             }
-            // A dead instance may have sent the request without its wide part. A lost call that holds only counters
-            // adds nothing to the number of lost requests.
-            let is_forgetful = self.instances[served.by].is_forgetful;
-            let is_owed = own > 0 && self.is_alive(served.by) && !is_forgetful;
-            self.judge_wide(id, served.is_wide, is_owed);
-            let is_comparable = served.is_whole() && !self.may_tear();
+            // A dead instance may have sent the request without its wide part. If a call with only counters is lost,
+            // the number of lost requests does not grow.
+            let replays_few_calls = self.instances[served.instance].replays_few_calls;
+            let is_required = own > 0 && self.is_alive(served.instance) && !replays_few_calls;
+            self.check_wide(id, served.is_wide, is_required);
+            let is_comparable = served.is_whole() && !self.may_differ();
             let ranked = ranked.get(&id).copied().unwrap_or(0) as u64;
             let counts = [own, all, hours.len() as u64, minutes.len() as u64, ranked];
             if is_comparable && counts != [own; 5] {
-                self.violated(format!(
-                    "torn: {id} is in {counts:?} of context, all, hours, minutes, ranking"
+                self.add_violation(format!(
+                    "differs: {id} is in {counts:?} of context, all, hours, minutes, ranking"
                 ));
             }
             let is_excused = self.ledger.excused.contains(&id);
@@ -139,7 +142,7 @@ impl World<'_> {
                 _ => {}
             }
             if own == 0 && !is_excused {
-                self.say(format!("{id} is missing: {served:?}"));
+                self.log(format!("{id} is missing: {served:?}"));
                 match served.hours_ahead {
                     ..1 => unexplained += 1,
                     _ => ahead += 1,
@@ -147,32 +150,32 @@ impl World<'_> {
             }
         }
         let lost = self.lost();
-        if self.may_tear() {
+        if self.may_differ() {
             return;
         }
         if unexplained > lost {
-            self.violated(format!(
+            self.add_violation(format!(
                 "lost: {unexplained} are missing, {lost} are counted as lost"
             ));
         }
         let skewed = self.data.counted("skewed");
         // A request in the future may have become late in a batch, instead of being refused as skewed.
-        if unexplained + ahead > lost + skewed + self.expected.late_before {
+        if unexplained + ahead > lost + skewed + self.expected.late_at_append {
             let absent = unexplained + ahead;
-            self.violated(format!(
+            self.add_violation(format!(
                 "lost: {absent} are missing, {lost} lost, {skewed} skewed"
             ));
         }
-        // A late call may still bring requests that were counted as lost.
-        if !self.faults.is_harsh && lost > missing + excused {
-            self.violated(format!(
+        // An abandoned call may append requests that were already counted as lost.
+        if !self.faults.delays_calls && lost > missing + excused {
+            self.add_violation(format!(
                 "counted too much: {lost} lost, {missing} missing, {excused} excused"
             ));
         }
     }
 
-    /// Checks that the wide part of a request is complete or missing. It may be sent after the request.
-    fn judge_wide(&mut self, id: usize, is_wide: bool, is_owed: bool) {
+    /// Checks that the wide part of a request is complete or missing. The wide part may be sent after the other parts.
+    fn check_wide(&mut self, id: usize, is_wide: bool, is_required: bool) {
         if !is_wide {
             return;
         }
@@ -180,19 +183,19 @@ impl World<'_> {
         let is_one = slices.values().all(|n| *n == 1);
         if !is_one || !(slices.is_empty() || slices.len() as i64 == WIDTH) {
             let sum: i64 = slices.values().sum();
-            self.violated(format!(
-                "over or torn: w{id} is {sum} in {} slices",
+            self.add_violation(format!(
+                "counted twice, or incomplete: w{id} is {sum} in {} slices",
                 slices.len()
             ));
         }
-        let is_harmless = self.ledger.excused.contains(&id) || self.lost() > 0 || self.may_tear();
-        if slices.is_empty() && is_owed && !is_harmless {
-            self.violated(format!("lost: w{id}"));
+        let may_be_lost = self.ledger.excused.contains(&id) || self.lost() > 0 || self.may_differ();
+        if slices.is_empty() && is_required && !may_be_lost {
+            self.add_violation(format!("lost: w{id}"));
         }
     }
 
     /// Compares the book's keys of a context with its records.
-    fn judge_context(&mut self, context: &str, recorded: u64) {
+    fn check_context(&mut self, context: &str, recorded: u64) {
         let name = match context {
             ALL => "hits".to_owned(),
             context => format!("hits:{context}"),
@@ -201,13 +204,13 @@ impl World<'_> {
         for (precision, dropped) in [(60, 0), (3_600, dropped)] {
             let hits: i64 = self.data.counter(precision, &name).values().sum();
             let hits = hits as u64 + dropped;
-            let is_wrong = match self.may_tear() {
+            let is_wrong = match self.may_differ() {
                 true => hits > self.ledger.served.len() as u64,
                 false => hits != recorded,
             };
             if is_wrong {
-                self.violated(format!(
-                    "torn: {name} at {precision} is {hits} with {dropped} dropped, records have {recorded}"
+                self.add_violation(format!(
+                    "differs: {name} at {precision} is {hits} with {dropped} dropped, records have {recorded}"
                 ));
             }
         }
@@ -220,28 +223,28 @@ impl World<'_> {
         if let Some(actual) = self.data.statistics(context)
             && actual != (expected.current, expected.last)
         {
-            self.violated(format!(
+            self.add_violation(format!(
                 "statistics of {context} are {actual:?}, not {expected:?}"
             ));
         }
-        // A batch may add hours together that it cannot keep separate. Only the records have such requests.
-        let is_wrong = match self.expected.late_before {
+        // A batch may merge hours that it cannot keep separate. Only the records have the requests of merged hours.
+        let is_wrong = match self.expected.late_at_append {
             0 => expected.sum() != recorded,
             _ => expected.sum() > recorded,
         };
-        if is_wrong && !self.may_tear() {
-            self.violated(format!(
+        if is_wrong && !self.may_differ() {
+            self.add_violation(format!(
                 "statistics of {context}: {expected:?}, {recorded} in records"
             ));
         }
     }
 
-    fn judge_exceptions(&mut self) {
+    fn check_exceptions(&mut self) {
         let expected = &self.expected;
-        // Samples are late only for exported statistics, as only their hours end.
+        // Samples can be late only for exported statistics, because only these have hours that end.
         let late = match self.data.statistics(ALL) {
             Some(_) => expected.late,
-            None => expected.late_before,
+            None => expected.late_at_append,
         };
         let pairs = [
             ("late", late),
@@ -254,7 +257,7 @@ impl World<'_> {
         for (field, expected) in pairs {
             let actual = self.data.counted(field);
             if actual != expected {
-                self.violated(format!("{field} is {actual}, not {expected}"));
+                self.add_violation(format!("{field} is {actual}, not {expected}"));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Light instances: the server sees them as instances, but they serve no requests. Each has its own connection, and
-//! appends calls and sends heartbeats as a real instance does. All append the same batch, which is made once a second.
+//! Flush-only instances: each has its own connection, and appends calls and sends heartbeats as a full instance does,
+//! but serves no requests. The instances of a process share the batches that they append, which are made once a second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::traffic::{self, CONTEXTS};
 pub(crate) const PREFIX: &str = "pulse:";
 
 /// The time after which the next thousand instances connect.
-const START: Duration = Duration::from_secs(5);
+const CONNECT_PAUSE: Duration = Duration::from_secs(5);
 
 /// A store for an instance without a `Pulse`.
 pub(crate) fn store(url: &str, timeout: Duration) -> RedisStore {
@@ -28,14 +28,15 @@ pub(crate) fn store(url: &str, timeout: Duration) -> RedisStore {
 }
 
 /// An instance that only appends and sends heartbeats.
-pub(crate) struct Light {
+pub(crate) struct FlushOnly {
     store: RedisStore,
     generation: String,
     instance: String,
+    /// The number of the last call.
     seq: u64,
 }
 
-impl Light {
+impl FlushOnly {
     pub(crate) async fn new(url: &str, number: usize) -> Self {
         let store = store(url, Duration::from_secs(10));
         Self {
@@ -46,7 +47,7 @@ impl Light {
         }
     }
 
-    /// Appends a batch. Returns whether there was room for it in the journal.
+    /// Appends a batch. Returns whether the journal had room for it.
     pub(crate) async fn append(&mut self, batch: Batch) -> bool {
         let call = FencedBatch {
             generation: self.generation.clone(),
@@ -69,34 +70,34 @@ impl Light {
     }
 }
 
-/// Runs light instances forever, at the interval that the real instance among them has chosen.
-pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
-    let guide = Arc::new(guide);
-    let made = Arc::<Mutex<Made>>::default();
+/// Runs flush-only instances forever, at the flush interval of the full instance `pulse`.
+pub(crate) async fn fleet(url: String, instances: usize, pulse: Pulse) {
+    let pulse = Arc::new(pulse);
+    let batches = Arc::<Mutex<Batches>>::default();
     for number in 0..instances {
-        let (url, guide, made) = (url.clone(), guide.clone(), made.clone());
+        let (url, pulse, batches) = (url.clone(), pulse.clone(), batches.clone());
         tokio::spawn(async move {
             // A server accepts some thousands of connections a second.
-            tokio::time::sleep(START * (number / 1_000) as u32).await;
-            let mut light = Light::new(&url, number).await;
+            tokio::time::sleep(CONNECT_PAUSE * (number / 1_000) as u32).await;
+            let mut instance = FlushOnly::new(&url, number).await;
             let phase = number as f64 / instances as f64;
             let mut flushed = crate::now();
             loop {
-                let interval = Duration::from_secs_f64(guide.health().flush.interval_seconds);
+                let interval = Duration::from_secs_f64(pulse.health().flush.interval_seconds);
                 // A large fleet's calls are spread over its interval.
-                let spread = match interval > Duration::from_secs(1) {
+                let offset = match interval > Duration::from_secs(1) {
                     true => interval.mul_f64(phase),
                     false => Duration::from_millis(100).mul_f64(phase),
                 };
-                tokio::time::sleep(crate::until_turn(interval, spread)).await;
+                tokio::time::sleep(crate::until_flush(interval, offset)).await;
                 let now = crate::now();
-                let batch = made.lock().unwrap().batch(now, now - flushed);
-                // A batch without room in the journal is sent with the next one, as in a real instance.
-                if light.append(batch).await {
+                let batch = batches.lock().unwrap().batch(now, now - flushed);
+                // If the journal has no room, the next batch also has the requests of this one, as in a full instance.
+                if instance.append(batch).await {
                     flushed = now;
                 }
                 tokio::time::sleep(interval / 3).await;
-                light.heartbeat().await;
+                instance.heartbeat().await;
             }
         });
     }
@@ -105,17 +106,17 @@ pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
 
 /// The batches that end at the second `at`, by the number of seconds that they cover.
 #[derive(Default)]
-struct Made {
+struct Batches {
     at: i64,
-    batches: HashMap<i64, Batch>,
+    by_seconds: HashMap<i64, Batch>,
 }
 
-impl Made {
+impl Batches {
     fn batch(&mut self, now: i64, seconds: i64) -> Batch {
         if std::mem::replace(&mut self.at, now) != now {
-            self.batches.clear();
+            self.by_seconds.clear();
         }
-        let batch = self.batches.entry(seconds);
+        let batch = self.by_seconds.entry(seconds);
         let make = || traffic::batch(CONTEXTS, now, seconds);
         batch.or_insert_with(make).clone()
     }

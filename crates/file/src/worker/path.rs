@@ -1,5 +1,5 @@
-//! Keeps the file at its path. An open file keeps its content without a name: if the file is removed, renamed or
-//! replaced, the store copies it to its path or, if another file is there, to a name beside that file.
+//! Keeps the file at its path. The store can still read its open file after the file was removed, renamed or replaced.
+//! Then the store moves all data to a new file at the path or, if another file is there, beside the path.
 
 use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
@@ -11,49 +11,51 @@ use crate::disk::Disk;
 use crate::trouble::Trouble;
 use tower_pulse_core::task::lock;
 
-/// How often the store checks its file's place.
+/// The time between two checks whether the file is at its path.
 pub(super) const CHECK_PATH_EVERY: Duration = Duration::from_secs(5);
 
-/// The messages for a store that has moved, and for one whose file another program has written into.
+/// The message for a store that has moved all its data.
 const MOVED: &str =
-    "was removed, renamed or replaced while the service ran. All that was recorded is now in";
+    "was removed, renamed or replaced while the service ran. All recorded data is now in";
+/// The message for a store whose file another program has overwritten.
 const LOST: &str =
-    "was overwritten while the service ran, with all that was recorded. The store goes on in";
+    "was overwritten while the service ran, with all recorded data. The store continues in";
 
 impl Worker {
-    /// Checks the file's place, and moves the store if its path has another file or none.
+    /// Checks whether the file is at its path. If not, moves the store.
     pub(super) fn check_path(&mut self) {
         self.path_checked = self.options.clock.tick();
         let is_lost = self.is_lost();
-        let Some(place) = self.new_place(is_lost) else {
+        let Some(path) = self.new_path(is_lost) else {
             self.check_path_after = CHECK_PATH_EVERY;
             return;
         };
         let wanted = self.options.path.display().to_string();
-        let report = match self.move_to(&place, is_lost) {
-            Ok(how) => {
-                (self.path, self.check_path_after) = (place.into(), CHECK_PATH_EVERY);
-                let then = match self.path == self.options.path {
+        let report = match self.move_to(&path, is_lost) {
+            Ok(message) => {
+                (self.path, self.check_path_after) = (path.into(), CHECK_PATH_EVERY);
+                let advice = match self.path == self.options.path {
                     true => String::new(),
                     false => format!(
-                        ". {wanted} is left as it is, and the next start reads it: to go on with the new file, stop the \
-                         service and rename it to {wanted}"
+                        ". {wanted} is left as it is, and the next start reads it: to continue with the new file, stop \
+                         the service and rename the new file to {wanted}"
                     ),
                 };
-                format!("{wanted} {how} a new file, {}{then}", self.path.display())
+                let new = self.path.display();
+                format!("{wanted} {message} a new file, {new}{advice}")
             }
-            // A file that cannot be moved but has a name stays where it is.
+            // A file that cannot be moved, but has a name, stays there.
             Err(_) if self.has_name() => return,
             Err(trouble) => {
                 self.check_path_after = (2 * self.check_path_after).min(LONGEST_RETRY);
                 let why = trouble.in_words(Path::new("the new file"));
                 format!(
-                    "{wanted} was removed, renamed or replaced while the service ran, and all that was recorded ends with \
+                    "{wanted} was removed, renamed or replaced while the service ran, and all recorded data ends with \
                      this process unless a new file can be made: {why}"
                 )
             }
         };
-        *lock(&self.report.place) = Some(report);
+        *lock(&self.report.moved) = Some(report);
         if self.open.is_none() {
             self.attempt();
         }
@@ -61,8 +63,8 @@ impl Worker {
 
     /// Whether the file is at the store's path, or was not opened yet.
     pub(super) fn has_name(&self) -> bool {
-        let stands = |held: &Disk| matches!(held.stands_at(&self.path), Ok(true));
-        self.held.as_ref().is_none_or(stands)
+        let is_at_path = |held: &Disk| matches!(held.is_at(&self.path), Ok(true));
+        self.held.as_ref().is_none_or(is_at_path)
     }
 
     /// Whether another program has overwritten or removed the file's content.
@@ -70,16 +72,16 @@ impl Worker {
         self.held.as_ref().is_some_and(Disk::is_lost)
     }
 
-    /// The path to which the store must move, if it must.
-    fn new_place(&mut self, is_lost: bool) -> Option<PathBuf> {
+    /// The path to which the store must move; `None` if the store can stay.
+    fn new_path(&mut self, is_lost: bool) -> Option<PathBuf> {
         let (wanted, held) = (&self.options.path, self.held.as_ref()?);
         let is_beside = self.path != *wanted;
-        match held.stands_at(wanted) {
-            // On systems other than Unix, the file at the wanted path may be another one.
+        match held.is_at(wanted) {
+            // On systems other than Unix, the file at the wanted path may be another file.
             Ok(true) if !is_lost && (cfg!(unix) || !is_beside) => {
                 if is_beside || self.check_path_after > CHECK_PATH_EVERY {
                     self.path = wanted.clone();
-                    *lock(&self.report.place) = None;
+                    *lock(&self.report.moved) = None;
                 }
                 None
             }
@@ -93,16 +95,17 @@ impl Worker {
         }
     }
 
-    /// Copies all recorded data to a new file at `place`. Returns what happened.
-    fn move_to(&mut self, place: &Path, is_lost: bool) -> Result<&'static str, Trouble> {
+    /// Renames the file to `path`, or copies a file without a name. Abandons an overwritten file. Returns the message
+    /// for the operator.
+    fn move_to(&mut self, path: &Path, is_lost: bool) -> Result<&'static str, Trouble> {
         let Some(held) = self.held.clone().filter(|_| !is_lost) else {
             self.close();
             self.held = None;
             return Ok(LOST);
         };
         // A symbolic link stays a link: the file is moved to the target of the link.
-        let link = fs::read_link(place);
-        let target = link.map_or_else(|_| place.into(), |link| place.with_file_name(link));
+        let link = fs::read_link(path);
+        let target = link.map_or_else(|_| path.into(), |link| path.with_file_name(link));
         if self.has_name() {
             rename(&self.path, &target)?;
             return Ok(MOVED);
@@ -121,7 +124,7 @@ impl Worker {
         Ok(MOVED)
     }
 
-    /// A name beside the path of the store that no other file has.
+    /// A path beside the configured path at which there is no file.
     pub(super) fn free_name(&self, suffix: &str) -> PathBuf {
         let mut name = self.options.path.as_os_str().to_owned();
         name.push(format!("{suffix}{}", self.options.clock.now_seconds()));
