@@ -477,7 +477,11 @@ impl Drop for Guard {
 /// Whether a request of this recorder needs a span.
 #[inline(always)]
 fn has_span(recording: &RecordingState) -> bool {
-    cfg!(feature = "tracing") && recording.spans.get().is_some_and(|spans| spans.is_installed())
+    cfg!(feature = "tracing")
+        && recording
+            .spans
+            .get()
+            .is_some_and(|spans| spans.is_installed())
 }
 
 /// The clock of the recorder, if the request is recorded. Optimized for registered contexts, because each poll calls
