@@ -117,9 +117,10 @@ impl Pulse {
         PulseLayer::new(self.recorder().clone(), source, self.0.skips.clone())
     }
 
-    /// Returns a layer that turns spans and events of `tracing` into timers of their requests: sqlx's statements, calls of
-    /// other services, and spans with the field `pulse.timer`. The module [`tracing`](crate::tracing) has an example. To
-    /// choose other spans and names, use [`Builder::tracing`](crate::Builder::tracing) instead.
+    /// Returns a layer for `tracing-subscriber`, which turns spans and events into timers of their requests: statements
+    /// of sqlx, calls of other services, and spans with the field `pulse.timer`. The module
+    /// [`tracing`](crate::tracing) has an example. To choose other spans and names, use
+    /// [`Builder::tracing`](crate::Builder::tracing) instead.
     #[cfg(feature = "tracing")]
     pub fn tracing<S>(&self) -> impl tracing_subscriber::Layer<S> + Send + Sync + use<S>
     where

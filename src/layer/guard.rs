@@ -478,10 +478,7 @@ impl Drop for Guard {
 #[inline(always)]
 fn has_span(recording: &RecordingState) -> bool {
     cfg!(feature = "tracing")
-        && recording
-            .spans
-            .get()
-            .is_some_and(|spans| spans.is_installed())
+        && matches!(recording.spans.get(), Some(spans) if spans.is_installed())
 }
 
 /// The clock of the recorder, if the request is recorded. Optimized for registered contexts, because each poll calls

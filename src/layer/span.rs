@@ -1,5 +1,5 @@
-//! The span of a request, by which spawned tasks and other threads find the request. Without the feature `tracing`, there
-//! is none.
+//! The span of a request, by which spawned tasks and other threads find the request. Without the feature `tracing`, a
+//! request has no span.
 
 use std::sync::Arc;
 

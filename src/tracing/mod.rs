@@ -125,8 +125,8 @@ impl SpanTimers {
         self
     }
 
-    /// Sets a function that names timers. Where it returns `None`, the name is the default one. Names must be few, never
-    /// an id or a text from outside: a process has at most 200 names, of 64 bytes, and further ones count as `<other>`.
+    /// Sets a function that names timers. With `None`, the timer has its default name. Names must be few, and never
+    /// an id or a text of a client: a process has at most 200 names, of 64 bytes, and further ones count as `<other>`.
     /// The function is called for each call. It must not panic, and must not use `tracing`.
     ///
     /// ```

@@ -1,5 +1,5 @@
-//! Timers from spans and events of `tracing`, without databases: the events are like sqlx's, and the spans like those of
-//! `reqwest-tracing` and `#[instrument]`.
+//! Timers from spans and events of `tracing`, without databases. The events are like those of sqlx, and the spans like
+//! those of `reqwest-tracing` and `#[instrument]`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tracing::{Instrument, Level, Span};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
-use super::request_timers::{after, app, assert_nothing_is_left, assert_timers};
+use super::request_timers::{after, app, assert_no_request_left, assert_timers};
 use super::{context, counts, pulse, pulse_with, send};
 
 /// A subscriber of this thread with the layer of a pulse.
@@ -83,7 +83,7 @@ async fn statements_are_timers_of_the_request_that_runs_them() {
     assert_timers(&pulse, "GET /", 214, expected).await;
     let outside = context(&pulse, "sql DELETE visits").await.hour.unwrap();
     assert_eq!((outside.times.count, outside.times.sum), (1.0, 0.005));
-    assert_nothing_is_left(&pulse);
+    assert_no_request_left(&pulse);
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn a_cancelled_request_has_the_statements_that_it_leaves() {
     assert!((&mut response).now_or_never().is_none());
     drop(response);
     assert_timers(&pulse, "GET /", 3, [("sql SELECT slow", [1, 1, 3, 3])]).await;
-    assert_nothing_is_left(&pulse);
+    assert_no_request_left(&pulse);
 }
 
 #[tokio::test]
