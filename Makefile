@@ -30,7 +30,7 @@ scripts: setup
 	@! LC_ALL=C.UTF-8 grep -nE '.{121}' $(SCRIPTS) || { echo "lines have at most 120 characters"; exit 1; }
 
 lint:
-	cargo clippy --locked --workspace --exclude pulse-loom --exclude pulse-peers --exclude pulse-protocols --all-targets --all-features -- -D warnings
+	cargo clippy --locked --workspace --exclude pulse-loom --exclude pulse-peers --exclude pulse-protocols --exclude pulse-spans --all-targets --all-features -- -D warnings
 
 # Checks the sets of features that most applications choose.
 check-sets:
@@ -41,7 +41,7 @@ check-sets:
 lint-sets:
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
 	cargo clippy --locked -p pulse-peers --all-targets -- -D warnings
-	for features in "" query admin rankings redis row-cache; do \
+	for features in "" query admin rankings redis row-cache tracing; do \
 	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features $(PUBLISHED:%=-p %)
 
@@ -58,7 +58,7 @@ PUBLISHED := tower-pulse $(patsubst crates/%/Cargo.toml,tower-pulse-%,$(wildcard
 # Runs the tests of all packages, except the test of the public items, in one debug build. JOBS suites run at a time,
 # with TEST_THREADS tests each: most tests wait for a server or a page, so two cores are enough. axe-core is downloaded
 # once from npm's registry into target/.
-TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --exclude pulse-surface --all-features
+TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --exclude pulse-spans --exclude pulse-surface --all-features
 LONG := integration page
 
 unit: setup
@@ -153,7 +153,7 @@ demo:
 
 # Runs the tests that take too long for `make test`. Each of these targets can also be run alone.
 TEST_ALL := test-all-feature-pairs test-all-minimal-versions test-all-prometheus test-all-protocols test-all-seeds \
-	test-all-servers test-all-versions test-all-window-latency
+	test-all-servers test-all-spans test-all-versions test-all-window-latency
 
 .PHONY: test-all $(TEST_ALL)
 test-all: $(TEST_ALL)
@@ -199,6 +199,13 @@ N_SEEDS ?= 20
 test-all-servers: setup
 	@tests/setup.sh pip3
 	SERVERS="$(SERVERS)" TEST_THREADS=$(TEST_THREADS) tests/servers/run.sh $(SUITE)
+
+# Tests timers from spans of real services: sqlx 0.8 and 0.9 on Postgres and SQLite, reqwest, #[instrument]. The package
+# is separate, so that no other build needs its databases and clients.
+test-all-spans:
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || tests/setup.sh postgresql
+	cargo clippy --locked -p pulse-spans --all-targets -- -D warnings
+	cargo test --locked -p pulse-spans
 
 # Tests the dashboard of this version over the API of another version, and the reverse, in a real browser. OTHER=v0.1.0
 # names the other version. The default is the last tag or, without tags, the commit that gave entries the version 1.

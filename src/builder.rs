@@ -80,6 +80,8 @@ pub struct Builder<Of = Pulse> {
     queue_header: Option<String>,
     trace_url: Option<String>,
     record_panics: bool,
+    #[cfg(feature = "tracing")]
+    tracing: Option<crate::tracing::SpanTimers>,
 }
 
 #[derive(Clone)]
@@ -155,6 +157,8 @@ impl<Of> Default for Builder<Of> {
             queue_header: None,
             trace_url: None,
             record_panics: false,
+            #[cfg(feature = "tracing")]
+            tracing: None,
         }
     }
 }
@@ -490,6 +494,14 @@ impl Builder {
     /// ```
     pub fn record_panics(mut self) -> Self {
         self.record_panics = true;
+        self
+    }
+
+    /// The spans and events that become timers of this `Pulse`, whose layer a subscriber has. See
+    /// [`SpanTimers`](crate::tracing::SpanTimers).
+    #[cfg(feature = "tracing")]
+    pub fn tracing(mut self, timers: &crate::tracing::SpanTimers) -> Self {
+        self.tracing = Some(timers.clone());
         self
     }
 

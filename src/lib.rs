@@ -63,6 +63,7 @@
 //! - `admin` describes the dashboard and the API.
 //! - `row_cache` keeps rows in Redis, and refreshes them on schedule.
 //! - [`store`] describes the stores.
+//! - `tracing` makes timers of spans and events.
 //!
 //! The [`guide`] has a page for each question, from the first service to rolling back a version, and a
 //! [glossary](guide::glossary) that defines each term.
@@ -71,9 +72,9 @@
 //!
 //! The public interface has types of these crates, so a new major version of one of them requires a new major version
 //! of this crate: `http` 1, `http-body` 1, `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis`
-//! 1 (feature `redis`) and `serde` 1 (features `query` and `row-cache`). [Compatibility](guide::compatibility) has the
-//! other promises. The crates `tower-pulse-…` are internal: use their types through this crate. Items that are not
-//! re-exported here change without notice.
+//! 1 (feature `redis`), `serde` 1 (features `query` and `row-cache`), `tracing` 0.1 and `tracing-subscriber` 0.3
+//! (feature `tracing`). [Compatibility](guide::compatibility) has the other promises. The crates `tower-pulse-…` are
+//! internal: use their types through this crate. Items that are not re-exported here change without notice.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "admin")]
@@ -90,6 +91,8 @@ pub mod query;
 pub mod row_cache;
 mod simulation;
 pub mod store;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 
 pub use builder::Builder;
 #[cfg(all(feature = "query", feature = "redis"))]

@@ -117,6 +117,20 @@ impl Pulse {
         PulseLayer::new(self.recorder().clone(), source, self.0.skips.clone())
     }
 
+    /// Returns a layer for `tracing-subscriber`, which turns spans and events into timers of their requests: statements
+    /// of sqlx, calls of other services, and spans with the field `pulse.timer`. The module
+    /// [`tracing`](crate::tracing) has an example. To choose other spans and names, use
+    /// [`Builder::tracing`](crate::Builder::tracing) instead.
+    #[cfg(feature = "tracing")]
+    pub fn tracing<S>(&self) -> impl tracing_subscriber::Layer<S> + Send + Sync + use<S>
+    where
+        S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
+    {
+        let timers = crate::tracing::SpanTimers::new();
+        timers.attach(self.recorder());
+        timers.layer()
+    }
+
     /// Starts a timer of a query, a template or a job, under a context of its own. The timer runs until it is dropped.
     /// See [where the time goes](crate::guide::request_timers).
     ///

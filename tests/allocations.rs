@@ -208,6 +208,46 @@ fn a_request_without_timers_allocates_nothing_on_a_path_with_timers() {
     assert_eq!(recorded(&pulse), expected);
 }
 
+#[cfg(feature = "tracing")]
+#[test]
+fn a_statement_allocates_nothing_and_a_span_once() {
+    use tracing_subscriber::prelude::*;
+    let (pulse, _hand) = built(|builder| builder);
+    let subscriber = tracing_subscriber::registry().with(pulse.tracing());
+    let _subscribed = subscriber.set_default();
+    let statements = || {
+        for _ in 0..REQUESTS {
+            tracing::event!(
+                target: "sqlx::query",
+                tracing::Level::DEBUG,
+                summary = "SELECT name FROM …",
+                db.statement = "SELECT name FROM users WHERE id = $1",
+                elapsed_secs = 0.001,
+            );
+        }
+    };
+    statements();
+    assert_eq!(allocation_counter::measure(statements).count_total, 0);
+    let spans = || {
+        for _ in 0..REQUESTS {
+            drop(tracing::debug_span!("render", pulse.timer = true).entered());
+        }
+    };
+    spans();
+    let requests = REQUESTS as u64;
+    assert_eq!(allocation_counter::measure(spans).count_total, requests);
+    // The span of a request has the scope of the request, which the request has too.
+    let identity = allocations(routes().layer(Identity(())), "GET", "/ping");
+    let ours = allocations(routes().layer(pulse.layer()), "GET", "/ping");
+    assert!(
+        ours <= identity + 3 * requests,
+        "{ours}, {identity} without"
+    );
+    let expected = [("GET /ping", 2), ("render", 2), ("sql SELECT users", 2)];
+    let expected = expected.map(|(name, times)| (name.to_owned(), times * REQUESTS));
+    assert_eq!(recorded(&pulse), expected);
+}
+
 #[test]
 fn a_failure_allocates_nothing_besides_its_extension_and_its_message() {
     let (pulse, _hand) = built(|builder| builder);

@@ -155,6 +155,13 @@ fn redis_types_stay_in_the_redis_store() {
     );
 }
 
+/// The face returns a layer for `tracing-subscriber`, which is in one module.
+#[test]
+fn types_of_subscribers_stay_in_the_layer_of_spans() {
+    let users = ["pulse.rs", "tracing/collector.rs", "tracing/mod.rs"];
+    assert_eq!(users_of("tracing_subscriber"), users);
+}
+
 /// The face returns an `axum::Router`, and reads axum's `MatchedPath` in one file of the layer.
 #[test]
 fn axum_types_stay_in_the_admin_and_in_one_file_of_the_layer() {

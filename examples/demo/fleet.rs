@@ -9,8 +9,10 @@ use fastrand::Rng;
 use futures_util::future::join_all;
 use tower_pulse::row_cache::RowCache;
 use tower_pulse::store::Store;
+use tower_pulse::tracing::SpanTimers;
 use tower_pulse::{BuildError, Builder, Clock, ManualClock, Pulse};
 
+use crate::database::Database;
 use crate::incident::{self, Incident};
 use crate::offers;
 use crate::pace::Pace;
@@ -79,8 +81,16 @@ pub(crate) fn name(number: usize) -> String {
 }
 
 /// The only instance of a demo without a past and an incident.
-pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
+pub(crate) async fn single(
+    settings: &Settings,
+    timers: &SpanTimers,
+) -> Result<Instance, Box<dyn Error>> {
     let mut builder = settings.builder();
+    let mut database = None;
+    if settings.has_database {
+        database = Some(Database::open().await?);
+        builder = builder.tracing(timers);
+    }
     if let Some(server) = &settings.redis {
         builder = server.store_of(builder);
     }
@@ -90,7 +100,7 @@ pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
     let pulse = builder.app_version(incident::version(None)).build()?;
     log_changes(&pulse);
     let offers = offers(settings, &pulse)?;
-    let mut app = shop::routes(&pulse, Pace::Real, None, offers, Rng::new())?;
+    let mut app = shop::routes(&pulse, Pace::Real, None, offers, database, Rng::new())?;
     if settings.has_layer {
         app = app.layer(pulse.layer());
     }
@@ -117,7 +127,7 @@ pub(crate) fn live(
         let pulse = backend.builder(settings, number, version).build()?;
         log_changes(&pulse);
         let offers = offers(settings, &pulse)?;
-        let app = shop::routes(&pulse, Pace::Real, incident, offers, Rng::new())?;
+        let app = shop::routes(&pulse, Pace::Real, incident, offers, None, Rng::new())?;
         let app = app.layer(pulse.layer());
         Ok(Instance {
             pulse,

@@ -321,6 +321,6 @@ fn target(
     rng: Rng,
 ) -> Result<Target, BuildError> {
     let pace = Pace::Simulated(SimulatedTime::new(time.clone()));
-    let app = shop::routes(pulse, pace.clone(), incident, None, rng)?;
+    let app = shop::routes(pulse, pace.clone(), incident, None, None, rng)?;
     Ok(Target::InProcess(app.layer(pulse.layer()), pace))
 }

@@ -17,15 +17,17 @@
 //! | `PULSE_FOLD_STEP` | contexts in a step of folding, for the fault tests | as the server's time allows |
 //! | `DEMO_HISTORY` | the length of a simulated past, `30m` to `24h`, of a fleet of four instances | absent: none, and one instance |
 //! | `DEMO_INCIDENT` | the problem, which begins eight minutes before the end of the past or, without a past, at the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking` | absent: nothing |
+//! | `DEMO_SQLITE` | `on`: real statements on a SQLite in memory; needs `--features sqlite`, and neither a past nor an incident | off |
 //! | `DEMO_TRAFFIC` | `off`: no live traffic of its own | on |
 //! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
 //!
 //! Read this file, then `settings`, `server` (the Redis), `catalogue` (the shop's pages), `shop` (its routes),
-//! `incident` (its problems), `offers` (its row cache), `traffic` (its visitors), `fleet` (its instances) and `history`
-//! (its past).
+//! `incident` (its problems), `database` (its SQLite), `offers` (its row cache), `traffic` (its visitors), `fleet` (its
+//! instances) and `history` (its past).
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod catalogue;
+mod database;
 mod fleet;
 mod history;
 mod incident;
@@ -48,6 +50,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower_pulse::BuildError;
+use tower_pulse::tracing::SpanTimers;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::prelude::*;
 
 use crate::fleet::{Backend, Instance};
 use crate::pace::Pace;
@@ -79,14 +84,17 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+    let timers = SpanTimers::new();
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    tracing_subscriber::registry()
+        .with(timers.layer())
+        .with(log.with_filter(LevelFilter::INFO))
         .init();
     shop::log_boom_once();
     let settings = Settings::from_env()?;
     let instances = match settings.is_fleet() {
         true => start_fleet(&settings).await?,
-        false => vec![fleet::single(&settings)?],
+        false => vec![fleet::single(&settings, &timers).await?],
     };
     let first = &instances[0];
     // Like `mount`, but returns an error instead of panicking.

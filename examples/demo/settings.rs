@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) file: Option<PathBuf>,
     pub(crate) has_traffic: bool,
     pub(crate) has_layer: bool,
+    /// Whether statements on SQLite replace waits.
+    pub(crate) has_database: bool,
     /// The length of the simulated past.
     pub(crate) history: Option<Duration>,
     pub(crate) incident: Option<Incident>,
@@ -63,6 +65,10 @@ impl Settings {
                 "DEMO_LAYER=off records nothing: leave out DEMO_HISTORY and DEMO_INCIDENT".into(),
             );
         }
+        let has_database = variable("DEMO_SQLITE")?.is_some_and(|value| value == "on");
+        if has_database && (history.is_some() || incident.is_some()) {
+            return Err("DEMO_SQLITE=on: leave out DEMO_HISTORY and DEMO_INCIDENT".into());
+        }
         let redis = Server::from_env()?;
         let file = variable("PULSE_FILE")?.filter(|path| !path.is_empty());
         let file = file.map(PathBuf::from);
@@ -77,6 +83,7 @@ impl Settings {
             file,
             has_traffic: is_on("DEMO_TRAFFIC")?,
             has_layer,
+            has_database,
             history,
             incident,
             builder: builder(is_cluster)?,

@@ -18,6 +18,7 @@ use tower_pulse::{BuildError, Counter, Pulse, Ranking};
 use crate::catalogue::{
     ADD_TO_CART, CART, CHECKOUT, HOME, PRODUCT, Page, REPORT, SEARCH, USER, Work, draw_duration,
 };
+use crate::database::Database;
 use crate::incident::{Incident, payment_failure};
 use crate::offers;
 use crate::pace::{Pace, RequestWork};
@@ -33,6 +34,8 @@ struct Shop {
     bestsellers: Ranking,
     /// The special offers of the home page. In the simulated past there are none.
     offers: Option<RowCache>,
+    /// The database whose statements replace waits.
+    database: Option<Database>,
     pace: Pace,
     /// The incident on this instance.
     incident: Option<Incident>,
@@ -45,6 +48,7 @@ pub(crate) fn routes(
     pace: Pace,
     incident: Option<Incident>,
     offers: Option<RowCache>,
+    database: Option<Database>,
     rng: Rng,
 ) -> Result<Router, BuildError> {
     let shop = Shop {
@@ -54,6 +58,7 @@ pub(crate) fn routes(
         cart_items: pulse.counter("cart_items"),
         bestsellers: pulse.ranking("bestsellers").build()?,
         offers,
+        database,
         pace,
         incident,
         rng: Arc::new(Mutex::new(rng)),
@@ -90,6 +95,11 @@ impl Shop {
         let last_timed = page.work.iter().rposition(|work| work.timer.is_some());
         let mut request_work = self.pace.begin();
         for (at, work) in page.work.iter().enumerate() {
+            if let (Some(timer), Some(database)) = (work.timer, &self.database)
+                && database.run(timer).await
+            {
+                continue;
+            }
             let slowness = self
                 .incident
                 .map_or(1.0, |incident| incident.slowness(page, *work));

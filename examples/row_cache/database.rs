@@ -1,11 +1,11 @@
 //! A SQLite file of a thousand offers. Several processes may use one file, and create it at the same time.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
 /// The number of offers in a new file.
 const OFFERS: i64 = 1_000;
@@ -23,35 +23,38 @@ pub(crate) struct Offer {
 pub(crate) struct Database(Arc<Inner>);
 
 struct Inner {
-    connection: Mutex<Connection>,
+    pool: SqlitePool,
     reads: AtomicU64,
 }
 
 impl Database {
     /// Opens the file, and creates it with its table if it is missing.
-    pub(crate) fn open(file: &Path) -> rusqlite::Result<Self> {
-        let mut connection = Connection::open(file)?;
-        // Another process may be creating the same file.
-        connection.busy_timeout(Duration::from_secs(10))?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.execute(
-            "CREATE TABLE IF NOT EXISTS offers(id integer primary key, name text, stock integer)",
-            (),
-        )?;
-        let offers: i64 =
-            transaction.query_row("SELECT count(*) FROM offers", (), |row| row.get(0))?;
+    pub(crate) async fn open(file: &Path) -> sqlx::Result<Self> {
+        let options = SqliteConnectOptions::new()
+            .filename(file)
+            .create_if_missing(true)
+            // Another process may be creating the same file.
+            .busy_timeout(Duration::from_secs(10));
+        let pool = SqlitePoolOptions::new().max_connections(1);
+        let pool = pool.connect_with(options).await?;
+        let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
+        let create =
+            "CREATE TABLE IF NOT EXISTS offers(id integer primary key, name text, stock integer)";
+        sqlx::query(create).execute(&mut *transaction).await?;
+        let count = sqlx::query_scalar("SELECT count(*) FROM offers");
+        let offers: i64 = count.fetch_one(&mut *transaction).await?;
         if offers == 0 {
-            let mut insert =
-                transaction.prepare("INSERT INTO offers(id, name, stock) VALUES (?1, ?2, ?3)")?;
             for id in 1..=OFFERS {
-                insert.execute((id, format!("Offer {id}"), 1_000))?;
+                sqlx::query("INSERT INTO offers(id, name, stock) VALUES (?1, ?2, 1000)")
+                    .bind(id)
+                    .bind(format!("Offer {id}"))
+                    .execute(&mut *transaction)
+                    .await?;
             }
         }
-        transaction.commit()?;
-        Ok(Self(Arc::new(Inner {
-            connection: Mutex::new(connection),
-            reads: AtomicU64::new(0),
-        })))
+        transaction.commit().await?;
+        let reads = AtomicU64::new(0);
+        Ok(Self(Arc::new(Inner { pool, reads })))
     }
 
     /// Reads an offer; `None` if the id is no number, or no offer has it.
@@ -60,46 +63,21 @@ impl Database {
             return Ok(None);
         };
         self.0.reads.fetch_add(1, Ordering::Relaxed);
-        self.run(move |connection| {
-            let mut select =
-                connection.prepare_cached("SELECT id, name, stock FROM offers WHERE id = ?1")?;
-            let offer = |row: &rusqlite::Row<'_>| {
-                Ok(Offer {
-                    id: row.get(0)?,
-                    name: row.get(1)?,
-                    stock: row.get(2)?,
-                })
-            };
-            select.query_row([id], offer).optional()
-        })
-        .await
+        let select = sqlx::query_as("SELECT id, name, stock FROM offers WHERE id = ?1");
+        let row = select.bind(id).fetch_optional(&self.0.pool).await;
+        let row: Option<(i64, String, i64)> = row.map_err(|error| error.to_string())?;
+        Ok(row.map(|(id, name, stock)| Offer { id, name, stock }))
     }
 
     /// Reduces the stock of an offer by one.
     pub(crate) async fn sell(&self, id: i64) -> Result<(), String> {
-        self.run(move |connection| {
-            let sell = "UPDATE offers SET stock = stock - 1 WHERE id = ?1 AND stock > 0";
-            connection.execute(sell, [id]).map(drop)
-        })
-        .await
+        let sell = sqlx::query("UPDATE offers SET stock = stock - 1 WHERE id = ?1 AND stock > 0");
+        let sold = sell.bind(id).execute(&self.0.pool).await;
+        sold.map(drop).map_err(|error| error.to_string())
     }
 
     /// The number of times that this process has read an offer.
     pub(crate) fn reads(&self) -> u64 {
         self.0.reads.load(Ordering::Relaxed)
-    }
-
-    /// Runs a statement on a thread that may block.
-    async fn run<T: Send + 'static>(
-        &self,
-        statement: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, String> {
-        let inner = self.0.clone();
-        let task = tokio::task::spawn_blocking(move || {
-            let connection = inner.connection.lock();
-            let connection = connection.unwrap_or_else(PoisonError::into_inner);
-            statement(&connection).map_err(|error| error.to_string())
-        });
-        task.await.map_err(|error| error.to_string())?
     }
 }

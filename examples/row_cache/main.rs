@@ -39,6 +39,9 @@ use tokio::net::TcpListener;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 use tower_pulse::row_cache::{RowCache, RowError};
+use tower_pulse::tracing::SpanTimers;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::prelude::*;
 
 use self::database::{Database, Offer};
 use self::signal::shutdown_signal;
@@ -53,8 +56,12 @@ struct App {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+    // The statements of sqlx become timers.
+    let timers = SpanTimers::new();
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    tracing_subscriber::registry()
+        .with(timers.layer())
+        .with(log.with_filter(LevelFilter::INFO))
         .init();
     let listen = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
     let listen: SocketAddr = listen.parse().map_err(|_| {
@@ -69,12 +76,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         || std::env::temp_dir().join("offers.db"),
         std::path::PathBuf::from,
     );
-    let database =
-        Database::open(&file).map_err(|error| format!("DB={}: {error}", file.display()))?;
+    let database = Database::open(&file)
+        .await
+        .map_err(|error| format!("DB={}: {error}", file.display()))?;
 
     let redis = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
     let mut builder = Pulse::builder()
         .redis(redis)
+        .tracing(&timers)
         .shutdown_timeout(Duration::from_secs(2));
     if let Ok(prefix) = std::env::var("PULSE_PREFIX") {
         builder = builder.prefix(prefix);

@@ -104,6 +104,10 @@ impl Builder {
             record_panics();
         }
         let (handle, tasks) = Handle::new(options, store);
+        #[cfg(feature = "tracing")]
+        if let Some(timers) = &self.tracing {
+            timers.attach(handle.recorder());
+        }
         let page = PageOptions {
             service: self.service,
             trace_url: self.trace_url,

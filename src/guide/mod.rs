@@ -29,6 +29,7 @@
 )]
 //! | [What has changed](changes) | which pages are slower than before, since when, and which deploy did it |
 //! | [Where the time goes](request_timers) | how much of a request's time each timer takes |
+//! | [Timers from spans](spans) | timers of sqlx's statements, calls of other services and spans, without a line around each |
 //! | [How did it fail?](failures) | status codes, and kinds and messages of errors and panics |
 //! | [The slowest requests](slow_requests) | slow and failed requests, their trace ids, and privacy |
 //! | [Your own log](https://github.com/tower-pulse/tower-pulse/blob/main/docs/examples.md#your-own-log) | a dashboard of the past, from an access log |
@@ -98,6 +99,9 @@ pub mod changes {}
 
 #[doc = include_str!("request_timers.md")]
 pub mod request_timers {}
+
+#[doc = include_str!("spans.md")]
+pub mod spans {}
 
 #[doc = include_str!("failures.md")]
 pub mod failures {}

@@ -9,6 +9,7 @@ use http::{Extensions, HeaderMap, Method, StatusCode};
 
 use super::route::{ContextOverride, Recorded, RequestContext, Route};
 use super::source::Head;
+use super::span::RequestSpan;
 use tower_pulse_core::clock::{Clock, Tick};
 use tower_pulse_core::recorder::{
     ContextHandle, Ended, RecordingState, RequestDetails, RequestPolls, ResponseHead, Unrecorded,
@@ -46,6 +47,7 @@ pub(super) struct Guard {
     /// The status of the response, once its head was sent.
     status: Option<StatusCode>,
     polls: RequestPolls,
+    span: RequestSpan,
 }
 
 /// While this value exists, the thread is marked as working on the guard's request. [`leave`](Self::leave) ends the
@@ -103,10 +105,11 @@ impl Guard {
         extensions: &Extensions,
         head: &dyn Fn() -> Head<'a>,
     ) -> Self {
+        let recording = &*route.recording;
         if !active::is_within_any()
+            && !has_span(recording)
             && let Some(handle) = route.seen(method, extensions)
         {
-            let recording = &*route.recording;
             let thread = thread_number();
             recording.request_started(thread);
             handle.begin(thread);
@@ -119,7 +122,8 @@ impl Guard {
         Self::start_unseen(route, &head())
     }
 
-    /// Begins the measurement of a request whose context is not in the slot, or that an outer layer measures.
+    /// Begins the measurement of any other request: one whose context is not in the slot, that has a span, or that an
+    /// outer layer measures.
     #[cold]
     #[inline(never)]
     fn start_unseen(route: &Arc<Route>, head: &Head<'_>) -> Self {
@@ -137,7 +141,21 @@ impl Guard {
             recording.request_started(thread_number());
             context.begin();
         }
-        Self::new(context, recording.clock().tick(), id, head.method)
+        let mut guard = Self::new(context, recording.clock().tick(), id, head.method);
+        if has_span(recording) {
+            guard.open_span(recording);
+        }
+        guard
+    }
+
+    /// Opens the span of the request, if the request is recorded here. Spans within it find the request by its scope.
+    fn open_span(&mut self, recording: &RecordingState) {
+        if self.context.is_some()
+            && let Some((span, scope)) = RequestSpan::open(recording, self.start)
+        {
+            self.span = span;
+            self.context = self.context.take().map(|context| context.timed(scope));
+        }
     }
 
     #[inline(always)]
@@ -150,18 +168,31 @@ impl Guard {
             head_error: false,
             status: None,
             polls: RequestPolls::new(start),
+            span: RequestSpan::default(),
         }
     }
 
     /// Marks this thread as working on the request, until [`ActiveRequest::leave`]. Used for the call of the service:
-    /// no timer of the request has run before.
+    /// no timer of the request has run before, unless it has a span.
     #[inline(always)]
     pub(super) fn enter(&mut self) -> ActiveRequest<'_> {
         let before = active::enter(self.id);
+        if cfg!(feature = "tracing") {
+            self.restore();
+        }
         ActiveRequest {
             guard: self,
             before,
         }
+    }
+
+    /// Gives the timers and the span of the request back to this thread.
+    #[inline(always)]
+    fn restore(&self) {
+        if let Some(RequestContext::Timed(timed)) = &self.context {
+            active::resume(self.id, &timed.scope);
+        }
+        self.span.enter();
     }
 
     /// Like [`enter`](Self::enter), for the polls after the call: also gives the request's timers back to this thread.
@@ -172,11 +203,12 @@ impl Guard {
         {
             self.polls.begin(clock);
         }
-        let active = self.enter();
-        if let Some(RequestContext::Timed(timed)) = &active.guard.context {
-            active::resume(active.guard.id, &timed.scope);
+        let before = active::enter(self.id);
+        self.restore();
+        ActiveRequest {
+            guard: self,
+            before,
         }
-        active
     }
 
     /// Ends a poll that did not end the request.
@@ -190,6 +222,7 @@ impl Guard {
     /// Restores the mark that the thread had before [`enter`](Self::enter).
     #[inline(always)]
     fn leave(&mut self, before: u64) {
+        self.span.exit();
         if active::leave(before) {
             self.settle(before);
         }
@@ -384,6 +417,7 @@ impl Guard {
     pub(super) fn move_to_body(&mut self) -> Self {
         Self {
             context: self.context.take(),
+            span: std::mem::take(&mut self.span),
             ..*self
         }
     }
@@ -438,6 +472,13 @@ impl Drop for Guard {
             self.end_dropped(None);
         }
     }
+}
+
+/// Whether a request of this recorder needs a span.
+#[inline(always)]
+fn has_span(recording: &RecordingState) -> bool {
+    cfg!(feature = "tracing")
+        && matches!(recording.spans.get(), Some(spans) if spans.is_installed())
 }
 
 /// The clock of the recorder, if the request is recorded. Optimized for registered contexts, because each poll calls

@@ -37,8 +37,8 @@
 //! figures.
 
 // Read in this order: `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
-// measurement, once), `details` (needed only if the request is slow or fails), `route` (finds the context), `source`
-// (the user's choice of contexts), and `body` (times until the end of the body).
+// measurement, once), `span` (the span of a request), `details` (needed only if the request is slow or fails), `route`
+// (finds the context), `source` (the user's choice of contexts), and `body` (times until the end of the body).
 
 mod body;
 mod details;
@@ -51,6 +51,7 @@ mod matched;
 mod route;
 mod service;
 mod source;
+mod span;
 
 pub use body::TimedBody;
 pub use future::{BodyEndFuture, ResponseFuture};

@@ -43,6 +43,7 @@ const ELSEWHERE: &[(Condition, &str)] = &[
     (Condition::History, "tests/stores/history.rs"),
     (Condition::Routes, "tests/warnings.rs"),
     (Condition::Overflow, "tests/warnings.rs"),
+    (Condition::HiddenStatements, "tests/layer/spans.rs"),
     (Condition::QueueHeader, "tests/layer/queue.rs"),
     (Condition::Configuration, "crates/admin/src/tests/access.rs"),
     (Condition::Lost, "tests/faults/losses.rs"),

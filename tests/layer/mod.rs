@@ -16,6 +16,8 @@ mod queue;
 mod recorded;
 mod request_timers;
 mod slow_requests;
+#[cfg(feature = "tracing")]
+mod spans;
 mod timers;
 
 use std::collections::BTreeMap;

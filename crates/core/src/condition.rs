@@ -89,6 +89,8 @@ conditions! {
     Routes = "routes",
     /// There are more contexts or counters than are allowed.
     Overflow = "overflow",
+    /// A filter hides the statements of sqlx from the timers.
+    HiddenStatements = "hidden_statements",
     /// The proxy's header gives waits that cannot be right.
     QueueHeader = "queue_header",
     /// A setting of this process may be a mistake.

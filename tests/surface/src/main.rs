@@ -45,7 +45,7 @@ const INTERNAL: [&str; 7] = [
 ];
 
 /// The features that a user may choose.
-const FEATURES: &str = "file,rankings,redis,redis-tls,row-cache";
+const FEATURES: &str = "file,rankings,redis,redis-tls,row-cache,tracing";
 
 /// All public items with all features, one per line: first the items of tower-pulse, then the items of the types that
 /// it re-exports from [`INTERNAL`] crates.

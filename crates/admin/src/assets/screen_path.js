@@ -110,7 +110,7 @@ export function mount(root, page) {
 		draw(
 			{ path, marks, changes: all, instances: fleet, since, profile: answered, ...series },
 			now,
-			{ asOf, refused },
+			{ asOf, health, refused },
 		) {
 			attr(back, 'href', link({ screen }));
 			say(note, refused.path ?? '');
@@ -151,8 +151,8 @@ export function mount(root, page) {
 			shape = { now: times, before: before?.length ? before : null, p50, p95, target: limit };
 			drawHistogram(picture, shape);
 			distribution.draw(shape);
-			if (isTimer) users.draw(shown.run_by ?? [], shown.count, `${shown.label}, against ${shown.old}`);
-			else timeTable.draw(shown);
+			if (isTimer) users.draw(shown, `${shown.label}, against ${shown.old}`);
+			else timeTable.draw(shown, health);
 			drawRequests(window.worst_requests);
 			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };
 			if (profile) usual.draw(profile.answer, now);

@@ -3,7 +3,7 @@
 import { question } from './api.js';
 import { card } from './card.js';
 import { attr, button, el, say } from './dom.js';
-import { count, delta, duration, visible } from './format.js';
+import { count, delta, duration, isNumber, visible } from './format.js';
 import { standingOn } from './change.js';
 import { ended, sparkColumn } from './spark.js';
 import { lengthName } from './overview.js';
@@ -28,7 +28,9 @@ function nameColumn(label) {
 				cell.repeats = el('span', 'tag repeats');
 				cell.insertBefore(cell.repeats, cell.lastChild);
 			}
-			say(cell.repeats, repeated ? repetition(repeated) : '');
+			const saved = repeated?.saved_per_request;
+			const join = isNumber(saved) ? `, a join saves up to ${duration(saved)}` : '';
+			say(cell.repeats, repeated ? repetition(repeated) + join : '');
 			attr(cell.repeats, 'title', repeated && row.kind === 'timer' ? `within ${visible(repeated.path)}` : null);
 		},
 	};

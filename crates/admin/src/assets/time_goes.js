@@ -6,7 +6,9 @@ import { count, delta, duration, isNumber, percent, plural, times, visible } fro
 import { contextColumn, numberColumn, ratioColumn, shareColumn, Table } from './table.js';
 
 const NO_TIMERS =
-	'No timer ran within these requests. Time the parts of a handler with pulse.timer("db:…") or pulse.time(…).';
+	'No timer ran within these requests. Use the feature "tracing", or time a part with pulse.time("db:…", future).';
+
+const HIDDEN = 'Statements of sqlx are missing, as a filter hides them: see the warning above.';
 
 const NONE_RUN =
 	'No path lists this timer in this range: it runs outside of requests, or 16 timers of the path take more time';
@@ -72,11 +74,13 @@ export function timeGoes(noTimers = NO_TIMERS) {
 		],
 	});
 	const [note, polls, repeats] = [el('span', 'muted'), el('p', 'polls'), el('p', 'repeats')];
-	const parts = [polls, table.node, repeats];
+	const hidden = el('p', 'muted');
+	const parts = [polls, table.node, repeats, hidden];
 	const node = card('time-goes', 'Where the time goes', { head: [note], parts });
 	return {
 		node,
-		draw({ count: requests, timers: now = [], timers_before: then, change, label, ...own }) {
+		draw({ count: requests, timers: now = [], timers_before: then, change, label, ...own }, health) {
+			say(hidden, health?.conditions?.includes('hidden_statements') ? HIDDEN : '');
 			const old = new Map((then?.timers ?? []).map((timer) => [timer.timer, timer.seconds_per_request]));
 			const compared = isNumber(change?.mean);
 			say(polls, computing({ polls: own.polls, change }));
@@ -122,12 +126,14 @@ export function runBy(isQueue = false) {
 			shareColumn('Share of path', { title: 'The share of the path’s time during which it runs' }),
 		].filter(({ id }) => !isQueue || !['per_request', 'share'].includes(id)),
 	});
-	const note = el('span', 'muted');
-	const node = card('run-by', isQueue ? 'The wait of each path' : 'Run by', { head: [note], parts: [table.node] });
+	const [note, polls] = [el('span', 'muted'), el('p', 'polls')];
+	const parts = [polls, table.node];
+	const node = card('run-by', isQueue ? 'The wait of each path' : 'Run by', { head: [note], parts });
 	return {
 		node,
-		/** `calls`: all calls of the timer, within requests and outside. */
-		draw(paths, calls, label) {
+		/** The timer's calls, within requests and outside. */
+		draw({ run_by: paths = [], count: calls, ...own }, label) {
+			say(polls, computing({ polls: own.polls, change: own.change }));
 			table.draw(paths, paths.length ? '' : NONE_RUN);
 			const within = paths.reduce((sum, row) => sum + row.count, 0);
 			const part = within < calls ? `${count(within)} of ${plural(calls, 'call')} within requests, ` : '';

@@ -120,6 +120,13 @@ impl Stages {
         }
         warnings.extend(notices.all(clock));
         warnings.extend(self.layer_warning());
+        let spans = self.recorder.recording.spans.get();
+        if spans.is_some_and(|spans| spans.hides_statements()) {
+            let text = "the statements of sqlx are not timed: a filter of the whole subscriber hides `sqlx::query` at \
+                        DEBUG. Give the filter to the layer that writes the log: `fmt::layer().with_filter(filter)`. In \
+                        a service without sqlx, use `SpanTimers::statements(false)`";
+            warnings.push(Condition::HiddenStatements.warning(text));
+        }
         warnings.extend(self.recording_warnings(&counters));
         warnings.extend(self.queue_warnings());
         warnings

@@ -133,7 +133,8 @@ pub fn scope(recording: &RecordingState) -> Option<Arc<Scope>> {
     if existing.is_some() || !(is_innermost || is_outer) {
         return existing;
     }
-    let scope = Arc::new(Scope::new(recording.clock().tick()));
+    // A run that is known only at its end may have begun before this moment.
+    let scope = Arc::new(Scope::new(recording.started()));
     push(id, is_innermost.then_some(mark), scope.clone());
     Some(scope)
 }
@@ -156,6 +157,12 @@ fn remove(matches: impl Fn(&ActiveScope) -> bool) -> Option<Arc<Scope>> {
         Some(scopes.remove(index).scope)
     };
     SCOPES.try_with(innermost).ok().flatten()
+}
+
+/// Runs a function whose timers count under a scope.
+pub fn within<T>(recorder: u32, scope: &Arc<Scope>, run: impl FnOnce() -> T) -> T {
+    let _entered = Entered::new(recorder, scope);
+    run()
 }
 
 /// Lets timers on this thread find a scope, until this value is dropped.

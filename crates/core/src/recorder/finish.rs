@@ -26,13 +26,24 @@ impl Ended {
 }
 
 impl ContextHandle {
-    /// Records a sample that began at `start` and ends now. Returns its nanoseconds.
+    /// Records a sample that began at `start` and ends now, and the polls of a span. Returns its nanoseconds.
     #[inline]
-    pub fn finish(&self, start: Tick, outcome: Outcome) -> u64 {
-        let clock = self.recording.clock();
-        let nanos = clock.nanos_between(start, clock.tick());
+    pub(super) fn finish(
+        &self,
+        start: Tick,
+        outcome: Outcome,
+        polls: Option<&RequestPolls>,
+    ) -> u64 {
+        let (clock, thread) = (self.recording.clock(), thread_number());
+        let end = clock.tick();
+        let nanos = clock.nanos_between(start, end);
         let sample = Sample(nanos, outcome, outcome.is_error(), NO_CODE);
-        self.cells.record(thread_number(), sample, []);
+        match polls {
+            None => self.cells.record(thread, sample, []),
+            Some(polls) => self
+                .cells
+                .record(thread, sample, Polled { polls, clock, end }),
+        }
         nanos
     }
 

@@ -14,7 +14,7 @@ pub(super) struct IntervalUnion {
 }
 
 impl IntervalUnion {
-    /// Adds an interval. All intervals that are added later begin at `oldest` or after.
+    /// Adds an interval. `oldest` is the start of the oldest interval that is known to be added later.
     pub(super) fn add(&mut self, start: u64, end: u64, oldest: Option<u64>) {
         // Threads read the clock before they take the lock, so an interval may arrive slightly late.
         let mut start = start.max(self.settled_until);
@@ -23,23 +23,18 @@ impl IntervalUnion {
             start = start.min(before);
             end = end.max(until);
         }
-        let is_settled = |until: u64| oldest.is_none_or(|oldest| oldest >= until);
-        let settled = self.open.partition_point(|(_, until)| is_settled(*until));
-        for (start, end) in self.open.drain(..settled) {
-            self.settled += end - start;
-            self.settled_until = end;
-        }
-        if self.open.is_empty() && is_settled(end) {
-            self.settled += end - start;
-            self.settled_until = end;
+        self.open.push((start, end));
+        if self.open.len() <= MAX_OPEN {
             return;
         }
-        self.open.push((start, end));
-        if self.open.len() > MAX_OPEN {
+        let (start, end) = self.open.remove(0);
+        if oldest.is_some_and(|oldest| oldest < end) {
             // Joins the two oldest intervals. The gap between them counts as covered: a timer that began before the gap
             // still runs. Its interval covers the gap, unless the timer is discarded.
-            let (start, _) = self.open.remove(0);
             self.open[0].0 = start;
+        } else {
+            self.settled += end - start;
+            self.settled_until = end;
         }
     }
 
@@ -65,6 +60,21 @@ mod tests {
         assert!(covered.open.len() <= MAX_OPEN);
         covered.add(0, 10_000, None);
         assert_eq!(covered.total(), 10_000);
+    }
+
+    #[test]
+    fn an_interval_that_is_known_only_at_its_end_covers_earlier_gaps() {
+        let mut covered = IntervalUnion::default();
+        for (start, end) in [(5, 10), (20, 25), (0, 22), (18, 30)] {
+            covered.add(start, end, None);
+        }
+        assert_eq!(covered.total(), 30);
+        // Of more than 64 intervals, the oldest are settled, with the gaps between them.
+        let mut covered = IntervalUnion::default();
+        (1..=100).for_each(|at| covered.add(10 * at, 10 * at + 3, None));
+        assert_eq!((covered.total(), covered.open.len()), (300, MAX_OPEN));
+        covered.add(900, 2_000, None);
+        assert_eq!(covered.total(), 89 * 3 + 1_100);
     }
 
     proptest! {

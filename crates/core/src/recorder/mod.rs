@@ -4,11 +4,11 @@
 //! Read `cell` (the sums of a context), `shards` (where a sample is added), `registry` (contexts and counters by name),
 //! and `recording` (the state that all contexts share). Then read `timer`, `counter` and `ranking` (measurements of the
 //! application's own code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and
-//! `timer_cells` (which timers ran within which requests), `kinds` and `panics` (how requests failed), `queue` (how
-//! long requests have waited in front of this process), `slow`, `slow_drain` and `details` (the slowest and the failed
-//! requests one by one), `finish` (where a request ends), and `in_flight` (which requests have not ended). Last, read
-//! `dirty_bits` (which contexts have something to drain), `drain` (from the cells to the batch), `minute_reports` (the
-//! minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
+//! `timer_cells` (which timers ran within which requests), `spans` (timers of spans), `kinds` and `panics` (how
+//! requests failed), `queue` (how long requests have waited in front of this process), `slow`, `slow_drain` and
+//! `details` (the slowest and the failed requests one by one), `finish` (where a request ends), and `in_flight` (which
+//! requests have not ended). Last, read `dirty_bits` (which contexts have something to drain), `drain` (from the cells
+//! to the batch), `minute_reports` (the minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
 mod cell;
@@ -36,6 +36,7 @@ mod scope;
 mod shards;
 mod slow;
 mod slow_drain;
+pub mod spans;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ mod timer_cells;
 pub mod totals;
 mod within;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -72,6 +74,7 @@ use dirty_bits::{DirtyBit, DirtyBits};
 use registry::Registry;
 use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
 use slow::SlowList;
+use spans::MAX_SPAN_TIMERS;
 use timer_cells::TimerCells;
 use tower_pulse_model::context::{self, Kind, RecordId};
 use tower_pulse_model::outcome::Outcome;
@@ -151,6 +154,8 @@ pub struct Recorder {
     shards: usize,
     http: Registry<ContextHandle>,
     timers: Registry<ContextHandle>,
+    /// The number of timers whose names come from spans. `max_contexts` does not count them.
+    span_timers: AtomicUsize,
     counters: Registry<CounterEntry>,
     /// The rankings of this process.
     pub rankings: Rankings,
@@ -208,9 +213,11 @@ impl Recorder {
             queue: None,
             http: Registry::new(limits.max_contexts, overflow(context::OVERFLOW, Kind::Http)),
             timers: Registry::new(
-                limits.max_contexts,
+                // One more for the name of all further spans.
+                limits.max_contexts + MAX_SPAN_TIMERS + 1,
                 overflow(context::TIMER_OVERFLOW, Kind::Timer),
             ),
+            span_timers: AtomicUsize::new(0),
             counters: Registry::new(limits.max_counters, |dirty_bit| {
                 CounterEntry::new(context::OVERFLOW.into(), shards, dirty_bit)
             }),
@@ -241,16 +248,17 @@ impl Recorder {
             Kind::Timer => context::timer_name(name),
             _ => context::clean_name(name),
         };
-        let (registry, other) = match kind {
-            Kind::Timer => (&self.timers, &self.http),
+        let registry = match kind {
+            Kind::Timer => &self.timers,
             _ if name == context::UNMATCHED => return self.unmatched.clone(),
-            _ => (&self.http, &self.timers),
+            _ => &self.http,
         };
         if let Some(entry) = registry.get(&name) {
             return entry;
         }
         // The kinds share one maximum.
-        if registry.len() + other.len() >= self.limits.max_contexts {
+        let of_spans = self.span_timers.load(Ordering::Relaxed);
+        if self.contexts().saturating_sub(of_spans) >= self.limits.max_contexts {
             self.recording
                 .warn_contexts_overflow(&name, self.limits.max_contexts);
             return registry.overflow.clone();

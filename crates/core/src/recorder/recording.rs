@@ -1,6 +1,7 @@
 //! The state of a recorder that all its contexts share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::counter::Gauge;
@@ -10,6 +11,7 @@ use super::limits::Limits;
 use super::queue::QueueCounts;
 use super::response::{ErrorRule, MaybeErrorRule};
 use super::shards::thread_number;
+use super::spans::SpanCollection;
 use crate::clock::{Clock, Tick};
 use crate::health::QueueHealth;
 
@@ -33,6 +35,8 @@ pub struct RecordingState {
     /// The kinds of errors.
     pub(super) kinds: KindNames,
     pub(super) queue_counts: QueueCounts,
+    /// The state of the layer that makes timers of spans, if there is one.
+    pub spans: OnceLock<Arc<SpanCollection>>,
 }
 
 impl RecordingState {
@@ -54,6 +58,7 @@ impl RecordingState {
             details: limits.details,
             kinds: KindNames::default(),
             queue_counts: QueueCounts::default(),
+            spans: OnceLock::new(),
         }
     }
 
@@ -67,6 +72,11 @@ impl RecordingState {
     #[inline]
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// When the recorder was created.
+    pub(super) fn started(&self) -> Tick {
+        self.started
     }
 
     /// The time since the recorder was created.

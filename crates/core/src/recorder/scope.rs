@@ -21,7 +21,7 @@ use tower_pulse_model::timer_sums::{TimerSums, other};
 ///
 /// The scope also holds the last failure of a timer or a panic within the request.
 pub struct Scope {
-    /// The moment from which the times in `state` are counted.
+    /// The moment from which the times in `state` are counted. Not later than the start of any timer.
     base: Tick,
     state: Mutex<State>,
 }
@@ -49,8 +49,16 @@ struct State {
     /// The time during which any timer ran.
     covered: IntervalUnion,
     failure: Option<Failure>,
-    /// The context of the request, once the request has ended.
-    ended: Option<Arc<ContextHandle>>,
+    /// The context of the request and its end, once the request has ended.
+    ended: Option<(Arc<ContextHandle>, u64)>,
+}
+
+/// The sums of a run that ended after its request, and the time that no other run covers.
+struct Late {
+    entry: Arc<ContextHandle>,
+    covered: u64,
+    timer: RecordId,
+    sums: TimerSums,
 }
 
 /// The timers of one name.
@@ -82,8 +90,25 @@ impl Scope {
         let mut state = lock(&self.state);
         let clock = entry.recording().clock();
         let now = clock.nanos_between(self.base, clock.tick());
-        state.ended = Some(entry.clone());
+        state.ended = Some((entry.clone(), now));
         state.end(now)
+    }
+
+    /// Adds a run that ended at `end` and took `nanos`, and that was not known before.
+    pub(super) fn add_ended(&self, timer: &ContextHandle, end: Tick, nanos: u64) {
+        let end = timer.recording().clock().nanos_between(self.base, end);
+        let mut state = lock(&self.state);
+        let at = state.index_of(timer.id);
+        let late = state.add(at, end.saturating_sub(nanos), end, nanos);
+        drop(state);
+        late.into_iter().for_each(Late::record);
+    }
+}
+
+impl Late {
+    fn record(self) {
+        let sums = [(self.timer, self.sums)];
+        self.entry.add_timers(self.covered, sums);
     }
 }
 
@@ -99,9 +124,7 @@ impl Started {
     /// Ends the timer, which took `nanos`.
     pub(super) fn end(self, nanos: u64) {
         let late = lock(&self.scope.state).finish(self.at, self.start, Some(nanos));
-        if let Some((entry, id, sums)) = late {
-            entry.add_timers(0, [(id, sums)]);
-        }
+        late.into_iter().for_each(Late::record);
     }
 
     /// Ends the timer as if it had never run.
@@ -134,8 +157,8 @@ impl RequestTimers {
 }
 
 impl State {
-    /// Starts a timer. Returns its index, or the index of `other()` if there are too many timers.
-    fn start(&mut self, id: RecordId, start: u64) -> usize {
+    /// The index of a timer, or of `other()` if there are too many timers.
+    fn index_of(&mut self, id: RecordId) -> usize {
         let place = |timers: &[OneTimer], id| timers.iter().position(|timer| timer.id == id);
         let existing = place(&self.timers, id);
         let id = match self.timers.len() < MAX_LIVE {
@@ -143,7 +166,7 @@ impl State {
             false => other(),
         };
         let at = existing.or_else(|| place(&self.timers, id));
-        let at = at.unwrap_or_else(|| {
+        at.unwrap_or_else(|| {
             self.timers.push(OneTimer {
                 id,
                 running: Vec::new(),
@@ -151,7 +174,12 @@ impl State {
                 sums: TimerSums::default(),
             });
             self.timers.len() - 1
-        });
+        })
+    }
+
+    /// Starts a timer. Returns its index.
+    fn start(&mut self, id: RecordId, start: u64) -> usize {
+        let at = self.index_of(id);
         let running = &mut self.timers[at].running;
         running.insert(running.partition_point(|other| *other <= start), start);
         at
@@ -159,32 +187,43 @@ impl State {
 
     /// Ends a timer. `nanos` is `None` if it is discarded. Returns the sums to add to the context of the request, if
     /// the request has already ended.
-    fn finish(
-        &mut self,
-        at: usize,
-        start: u64,
-        nanos: Option<u64>,
-    ) -> Option<(Arc<ContextHandle>, RecordId, TimerSums)> {
+    fn finish(&mut self, at: usize, start: u64, nanos: Option<u64>) -> Option<Late> {
         let timer = &mut self.timers[at];
         if let Ok(started) = timer.running.binary_search(&start) {
             timer.running.remove(started);
         }
         let nanos = nanos?;
+        self.add(at, start, start.saturating_add(nanos), nanos)
+    }
+
+    /// Adds a run. Returns the sums to add to the context of the request, if the request has already ended.
+    fn add(&mut self, at: usize, start: u64, end: u64, nanos: u64) -> Option<Late> {
+        let timer = &mut self.timers[at];
         // The request counts once for all timers of a name.
         let requests = 1 - std::mem::replace(&mut timer.sums.requests, 1);
-        if let Some(entry) = &self.ended {
-            let sums = TimerSums {
+        let Some((entry, request_end)) = self.ended.clone() else {
+            timer.sums.count += 1;
+            timer.sums.sum = timer.sums.sum.saturating_add(nanos);
+            self.cover(at, start, end);
+            return None;
+        };
+        // The part within the request was not sent with the other timers if the run was not known then.
+        let before = [self.covered.total(), timer.covered.total()];
+        if start < request_end {
+            self.cover(at, start, end.min(request_end));
+        }
+        let timer = &self.timers[at];
+        Some(Late {
+            entry,
+            covered: self.covered.total() - before[0],
+            timer: timer.id,
+            sums: TimerSums {
                 count: 1,
                 requests,
                 sum: nanos,
-                covered: 0,
-            };
-            return Some((entry.clone(), timer.id, sums));
-        }
-        timer.sums.count += 1;
-        timer.sums.sum = timer.sums.sum.saturating_add(nanos);
-        self.cover(at, start, start.saturating_add(nanos));
-        None
+                covered: timer.covered.total() - before[1],
+            },
+        })
     }
 
     /// Adds an interval to the time that a timer covers.

@@ -8,7 +8,8 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use super::scope::Started;
+use super::polls::RequestPolls;
+use super::scope::{Scope, Started};
 use super::{ContextHandle, active};
 use crate::clock::Tick;
 use tower_pulse_model::outcome::Outcome;
@@ -30,6 +31,8 @@ pub struct Timer {
     is_discarded: bool,
     /// `None` outside of requests.
     within: Option<Started>,
+    /// The times within the span, for the timer of a span.
+    pub(super) polls: Option<RequestPolls>,
 }
 
 impl fmt::Debug for Timer {
@@ -44,6 +47,11 @@ impl Timer {
     pub fn start(entry: Arc<ContextHandle>) -> Self {
         // The scope is created first, because its time must begin before that of its timers.
         let scope = active::scope(entry.recording());
+        Self::start_within(entry, scope)
+    }
+
+    /// A timer that runs from now on, within the request of a scope.
+    pub(super) fn start_within(entry: Arc<ContextHandle>, scope: Option<Arc<Scope>>) -> Self {
         let start = entry.recording().clock().tick();
         let within = scope.map(|scope| Started::new(scope, &entry, start));
         Self {
@@ -52,6 +60,7 @@ impl Timer {
             start,
             outcome: Outcome::Completed,
             is_discarded: false,
+            polls: None,
         }
     }
 
@@ -83,7 +92,7 @@ impl Drop for Timer {
         } else {
             self.outcome
         };
-        let nanos = self.entry.finish(self.start, outcome);
+        let nanos = self.entry.finish(self.start, outcome, self.polls.as_ref());
         if let Some(within) = within {
             within.end(nanos);
         }

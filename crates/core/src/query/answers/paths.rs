@@ -208,23 +208,29 @@ pub struct Repeated {
     pub path: Arc<str>,
     /// The mean number of runs per request.
     pub per_request: f64,
+    /// The mean time per request that a single run, such as a join, would save at most, in seconds.
+    pub saved_per_request: f64,
 }
 
 /// The repeated timers of a window, by path and by timer.
 fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
     let mut repeated: HashMap<RecordId, Repeated> = HashMap::new();
     for (path, summary) in &sums.now.summaries {
-        let Some((timer, count)) = summary.repeated else {
+        let Some((timer, runs)) = summary.repeated else {
             continue;
         };
         let name = |id: RecordId| sums.contexts.get(&id).map(|context| context.name.clone());
         let (Some(path_name), Some(timer_name)) = (name(*path), name(timer)) else {
             continue;
         };
+        let requests = summary.times.count.max(1.0);
+        let per_request = runs.count as f64 / requests;
+        let covered = runs.covered as f64 / 1e9;
         let of_path = Repeated {
             timer: timer_name,
             path: path_name,
-            per_request: count as f64 / summary.times.count.max(1.0),
+            per_request,
+            saved_per_request: covered / requests * (1.0 - 1.0 / per_request),
         };
         let before = repeated.get(&timer);
         let is_most = |before: &Repeated| {

@@ -82,9 +82,8 @@ pub struct Summary {
     pub percentiles: [Option<f64>; 3],
     /// The share of the requests below the context's target; `None` without a target.
     pub below_target: Option<f64>,
-    /// The timer that the requests run most often, and the number of its runs; `None` if no timer runs more than 20
-    /// times per request.
-    pub repeated: Option<(RecordId, u64)>,
+    /// The timer that the requests run most often; `None` if no timer runs more than 20 times per request.
+    pub repeated: Option<(RecordId, TimerSums)>,
     /// The polls of the requests; `None` if no polls were measured.
     pub polls: Option<PollSums>,
     /// Counts by status code.
@@ -152,13 +151,13 @@ impl Summary {
 }
 
 /// The timer that the requests of a context run most often; `None` if no timer is repeated.
-fn most_repeated(sums: &Aggregate) -> Option<(RecordId, u64)> {
+fn most_repeated(sums: &Aggregate) -> Option<(RecordId, TimerSums)> {
     let others = other();
     let timers = sums.timers.iter();
     let repeated = timers.filter(|(_, timer)| is_repeated(timer.count, sums.times.count));
     let repeated = repeated.filter(|(id, _)| *id != others);
     let most = repeated.max_by_key(|(id, timer)| (timer.count, *id));
-    most.map(|(id, timer)| (id, timer.count))
+    most.map(|(id, timer)| (id, *timer))
 }
 
 impl PartSums {

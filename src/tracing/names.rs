@@ -1,0 +1,153 @@
+//! The names of timers: a verb and an object, never a path, a query string or a literal.
+
+use std::fmt::{self, Debug};
+use std::time::Duration;
+
+use tracing::Metadata;
+use tracing::field::{Field, Visit};
+
+use super::sql;
+use super::text::Text;
+
+/// The name of a timer, at most 64 bytes.
+pub(super) type Name = Text<64>;
+
+/// A statement or a URL. Only this many bytes are searched.
+type Searched = Text<1_024>;
+
+/// The field that makes a span a timer. Its value is the timer's name, if it is a text.
+pub(super) const TIMER_FIELD: &str = "pulse.timer";
+
+/// The field that says whether a span is a call of another service.
+pub(super) const KIND_FIELD: &str = "otel.kind";
+
+/// The fields of a span or event that tell its name: those of OpenTelemetry's semantic conventions, of sqlx, and
+/// [`TIMER_FIELD`]. A text is empty if the field is missing.
+#[derive(Default)]
+pub(super) struct NamingFields {
+    timer: Name,
+    is_client: bool,
+    pub(super) statement: Name,
+    is_complete: bool,
+    method: Name,
+    host: Name,
+    service: Name,
+    procedure: Name,
+    /// How long a statement took, if the event tells it.
+    pub(super) elapsed: Option<Duration>,
+}
+
+impl Visit for NamingFields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        if field.name() == "elapsed_secs" {
+            self.elapsed = Duration::try_from_secs_f64(value).ok();
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_text(field.name(), format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.record_text(field.name(), format_args!("{value:?}"));
+    }
+}
+
+impl NamingFields {
+    fn record_text(&mut self, field: &str, value: fmt::Arguments<'_>) {
+        match field {
+            TIMER_FIELD => self.timer = Text::of(value),
+            KIND_FIELD => {
+                let kind = Name::of(value);
+                self.is_client = kind.as_str().eq_ignore_ascii_case("client");
+            }
+            // sqlx gives the whole statement after a summary, unless the summary is the whole.
+            "summary" | "db.statement" | "db.query.text" if !self.is_complete => {
+                let statement = Searched::of(value);
+                if !statement.as_str().is_empty() {
+                    (self.statement, self.is_complete) = sql::name_of(statement.as_str());
+                }
+            }
+            "http.request.method" | "http.method" => self.method = Text::of(value),
+            "server.address" | "net.peer.name" => self.host = Text::of(value),
+            "url.full" if self.host.as_str().is_empty() => {
+                let url = Searched::of(value);
+                self.host = Text::of(format_args!("{}", host_of(url.as_str())));
+            }
+            "rpc.service" => self.service = Text::of(value),
+            "rpc.method" => self.procedure = Text::of(value),
+            _ => {}
+        }
+    }
+
+    /// The name of a span; `None` if the span is no timer. `is_chosen`: whether the application has chosen the span.
+    pub(super) fn span(&self, metadata: &Metadata<'_>, is_chosen: bool) -> Option<Name> {
+        let [timer, method, host] = [&self.timer, &self.method, &self.host].map(Text::as_str);
+        let [service, procedure] = [&self.service, &self.procedure].map(Text::as_str);
+        let is_timer = metadata.fields().field(TIMER_FIELD).is_some();
+        let has_statement = !self.statement.as_str().is_empty();
+        match (is_timer, self.is_client) {
+            (true, _) if timer == "false" => None,
+            (true, _) if !matches!(timer, "" | "true") => Some(self.timer),
+            (false, true) if has_statement => Some(self.statement),
+            (false, true) if !service.is_empty() => {
+                Some(Name::of(format_args!("rpc {service}/{procedure}")))
+            }
+            (false, true) if !method.is_empty() => {
+                Some(Name::of(format_args!("http {method} {host}")))
+            }
+            (false, false) if !is_chosen => None,
+            _ => Some(Name::of(format_args!("{}", metadata.name()))),
+        }
+    }
+}
+
+/// The host of a URL.
+fn host_of(url: &str) -> &str {
+    let url = url.split_once("://").map_or(url, |(_, url)| url);
+    let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    // The port follows a colon.
+    host.split(':').next().unwrap_or_default()
+}
+
+/// The text of the error that a span or event tells of; `None` without an error.
+pub(super) fn error_of(record: impl FnOnce(&mut dyn Visit)) -> Option<Text<200>> {
+    let mut error = None;
+    record(&mut |field: &Field, value: &dyn Debug| {
+        // A flag, or a text.
+        let text = Text::<200>::of(format_args!("{value:?}"));
+        let text = text.as_str().trim_matches('"');
+        match field.name() {
+            "error" | "error.message" if !matches!(text, "" | "false") => {
+                error = Some(Text::of(format_args!("{text}")));
+            }
+            "otel.status_code" if text.eq_ignore_ascii_case("error") => {
+                error.get_or_insert_default();
+            }
+            _ => {}
+        }
+    });
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_url_is_a_host_alone() {
+        for (url, host) in [
+            (
+                "https://api.example.com/users/7?token=secret",
+                "api.example.com",
+            ),
+            ("http://me:secret@localhost:8080#x", "localhost"),
+            ("", ""),
+        ] {
+            assert_eq!(host_of(url), host);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Timers from spans and events of `tracing`, without databases. The events are like those of sqlx, and the spans like
+//! those of `reqwest-tracing` and `#[instrument]`.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use pulse_rig::log::Log;
+use tower_pulse::tracing::SpanTimers;
+use tower_pulse::{Condition, ManualClock, Pulse};
+use tower_pulse_model::measures::Measure;
+use tower_pulse_model::outcome::Outcome;
+use tracing::dispatcher::DefaultGuard;
+use tracing::field::Empty;
+use tracing::{Instrument, Level, Span};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::prelude::*;
+
+use super::request_timers::{after, app, assert_no_request_left, assert_timers};
+use super::{context, counts, pulse, pulse_with, send};
+
+/// A subscriber of this thread with the layer of a pulse.
+fn subscribe(pulse: &Pulse) -> DefaultGuard {
+    tracing_subscriber::registry()
+        .with(pulse.tracing())
+        .set_default()
+}
+
+/// Reports that a statement has just ended, which took some milliseconds.
+fn ended(sql: &str, millis: u64) {
+    let elapsed_secs = Duration::from_millis(millis).as_secs_f64();
+    tracing::event!(
+        target: "sqlx::query",
+        Level::DEBUG,
+        summary = sql,
+        db.statement = "",
+        rows_affected = 0u64,
+        rows_returned = 1u64,
+        elapsed_secs,
+    );
+}
+
+/// Runs a statement for some milliseconds.
+fn run(hand: &ManualClock, sql: &str, millis: u64) {
+    after(hand, millis);
+    ended(sql, millis);
+}
+
+/// A span of an HTTP client.
+fn client_span() -> Span {
+    tracing::info_span!(
+        "HTTP request",
+        http.request.method = %"GET",
+        server.address = %"api.example.com",
+        otel.kind = "client",
+        otel.status_code = Empty,
+        error.message = Empty,
+    )
+}
+
+#[tokio::test]
+async fn statements_are_timers_of_the_request_that_runs_them() {
+    let (pulse, hand) = pulse();
+    let _subscribed = subscribe(&pulse);
+    let app = app(&pulse, &hand, |_, hand| async move {
+        run(&hand, "SELECT id FROM users", 3);
+        for id in 0..100 {
+            run(&hand, &format!("SELECT * FROM orders WHERE id = {id}"), 1);
+            tokio::task::yield_now().await;
+            after(&hand, 1);
+        }
+        run(&hand, "INSERT INTO visits …", 4);
+        "done"
+    });
+    for _ in 0..2 {
+        send(&app, "GET", "/").await;
+    }
+    run(&hand, "DELETE FROM visits", 5);
+    let expected = [
+        ("sql SELECT users", [2, 2, 6, 6]),
+        ("sql SELECT orders", [200, 2, 200, 200]),
+        ("sql INSERT visits", [2, 2, 8, 8]),
+    ];
+    assert_timers(&pulse, "GET /", 214, expected).await;
+    let outside = context(&pulse, "sql DELETE visits").await.hour.unwrap();
+    assert_eq!((outside.times.count, outside.times.sum), (1.0, 0.005));
+    assert_no_request_left(&pulse);
+}
+
+#[tokio::test]
+async fn statements_at_the_same_time_cover_their_time_once() {
+    let (pulse, hand) = pulse();
+    let _subscribed = subscribe(&pulse);
+    let app = app(&pulse, &hand, |pulse, hand| async move {
+        run(&hand, "SELECT 1 FROM a", 2);
+        after(&hand, 1);
+        run(&hand, "SELECT 1 FROM a", 2);
+        after(&hand, 1);
+        let timer = pulse.timer("render");
+        after(&hand, 6);
+        timer.stop();
+        // This statement began together with the second one.
+        ended("SELECT 1 FROM b", 9);
+        "done"
+    });
+    send(&app, "GET", "/").await;
+    let expected = [
+        ("sql SELECT a", [2, 1, 4, 4]),
+        ("sql SELECT b", [1, 1, 9, 9]),
+        ("render", [1, 1, 6, 6]),
+    ];
+    assert_timers(&pulse, "GET /", 11, expected).await;
+}
+
+#[tokio::test]
+async fn tasks_and_threads_that_take_over_the_span_belong_to_the_request() {
+    let (pulse, hand) = pulse();
+    // Another layer wants all spans.
+    let sink = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
+    let subscriber = tracing_subscriber::registry()
+        .with(pulse.tracing())
+        .with(sink);
+    let _subscribed = subscriber.set_default();
+    let app = app(&pulse, &hand, |_, hand| async move {
+        let task = |hand: ManualClock, sql: &'static str| async move {
+            tokio::task::yield_now().await;
+            run(&hand, sql, 1);
+        };
+        let current = task(hand.clone(), "SELECT 1 FROM a").in_current_span();
+        tokio::spawn(current).await.unwrap();
+        let own = tracing::trace_span!("own");
+        tokio::spawn(task(hand.clone(), "SELECT 1 FROM b").instrument(own))
+            .await
+            .unwrap();
+        tokio::spawn(task(hand.clone(), "SELECT 1 FROM none"))
+            .await
+            .unwrap();
+        // As the threads of sqlx's SQLite do.
+        let (span, thread_hand) = (Span::current(), hand.clone());
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        let thread = std::thread::spawn(move || {
+            tracing::dispatcher::with_default(&dispatch, || {
+                span.in_scope(|| run(&thread_hand, "SELECT 1 FROM c", 1));
+            });
+        });
+        thread.join().unwrap();
+        "done"
+    });
+    send(&app, "GET", "/").await;
+    let expected = [
+        ("sql SELECT a", [1, 1, 1, 1]),
+        ("sql SELECT b", [1, 1, 1, 1]),
+        ("sql SELECT c", [1, 1, 1, 1]),
+    ];
+    assert_timers(&pulse, "GET /", 3, expected).await;
+    assert_eq!(counts(&pulse).await["sql SELECT none"], 1);
+}
+
+#[tokio::test]
+async fn a_span_counts_until_it_ends_and_within_itself_once() {
+    let (pulse, hand) = pulse();
+    let _subscribed = subscribe(&pulse);
+    let app = app(&pulse, &hand, |_, hand| async move {
+        let call = async {
+            after(&hand, 2);
+            tokio::task::yield_now().await;
+            // The same call again, as a retry.
+            async { after(&hand, 3) }.instrument(client_span()).await;
+            Span::current().record("otel.status_code", "ERROR");
+            Span::current().record("error.message", "no answer");
+        };
+        call.instrument(client_span()).await;
+        let render = tracing::debug_span!("render", pulse.timer = Empty, otel.kind = "server");
+        render.in_scope(|| after(&hand, 4));
+        let named = tracing::debug_span!("pdf", pulse.timer = "invoice");
+        named.in_scope(|| {
+            after(&hand, 1);
+            tracing::error!(error = %"no paper", "not printed");
+        });
+        // Both spans end here.
+        drop((render, named));
+        // These are no timers: a server's span, a span below DEBUG, and one without the field.
+        drop(tracing::info_span!("served", otel.kind = "server").entered());
+        drop(tracing::trace_span!("traced", pulse.timer = true).entered());
+        drop(tracing::info_span!("other").entered());
+        "done"
+    });
+    let mut response = Box::pin(send(&app, "GET", "/"));
+    assert!((&mut response).now_or_never().is_none());
+    after(&hand, 10);
+    response.await;
+    let expected = [
+        ("http GET api.example.com", [1, 1, 15, 15]),
+        ("render", [1, 1, 5, 5]),
+        ("invoice", [1, 1, 1, 1]),
+    ];
+    assert_timers(&pulse, "GET /", 20, expected).await;
+    let http = context(&pulse, "http GET api.example.com").await;
+    let http = http.hour.unwrap().aggregate;
+    let measures = [Measure::PollTime, Measure::Waited, Measure::Polls];
+    let measured = measures.map(|measure| http.measures.get(measure));
+    assert_eq!(measured, [5_000_000, 10_000_000, 3]);
+    assert_eq!(http.outcomes.count(Outcome::Failed), 1);
+    let invoice = context(&pulse, "invoice").await.hour.unwrap().aggregate;
+    assert_eq!(invoice.outcomes.errors, 1);
+}
+
+#[tokio::test]
+async fn a_cancelled_request_has_the_statements_that_it_leaves() {
+    struct Statement(ManualClock);
+    impl Drop for Statement {
+        fn drop(&mut self) {
+            run(&self.0, "SELECT 1 FROM slow", 3);
+        }
+    }
+    let (pulse, hand) = pulse();
+    let _subscribed = subscribe(&pulse);
+    let app = app(&pulse, &hand, |_, hand| {
+        let waiting = async move {
+            let _statement = Statement(hand);
+            std::future::pending::<&str>().await
+        };
+        // As sqlx does.
+        waiting.in_current_span()
+    });
+    let mut response = Box::pin(send(&app, "GET", "/"));
+    assert!((&mut response).now_or_never().is_none());
+    drop(response);
+    assert_timers(&pulse, "GET /", 3, [("sql SELECT slow", [1, 1, 3, 3])]).await;
+    assert_no_request_left(&pulse);
+}
+
+#[tokio::test]
+async fn a_statement_that_outlives_its_request_counts_until_the_requests_end() {
+    let (pulse, hand) = pulse();
+    let _subscribed = subscribe(&pulse);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let app = app(&pulse, &hand, move |_, hand| {
+        let sender = sender.clone();
+        async move {
+            after(&hand, 2);
+            sender.send(Span::current()).unwrap();
+            after(&hand, 4);
+            "done"
+        }
+    });
+    send(&app, "GET", "/").await;
+    after(&hand, 5);
+    // Began 4 ms before the request ended.
+    receiver
+        .recv()
+        .unwrap()
+        .in_scope(|| ended("SELECT 1 FROM slow", 9));
+    let expected = [("sql SELECT slow", [1, 1, 9, 4])];
+    assert_timers(&pulse, "GET /", 4, expected).await;
+}
+
+#[tokio::test]
+async fn the_layer_may_come_first_and_choose_other_spans_and_names() {
+    let timers = SpanTimers::new()
+        .spans(|span| span.target() == "cache")
+        .name_by(|call| Some(format!("redis {}", call.text("cmd.name")?)));
+    let subscriber = tracing_subscriber::registry().with(timers.layer());
+    let _subscribed = subscriber.set_default();
+    let (pulse, hand) = pulse_with(|builder| builder.tracing(&timers));
+    let app = app(&pulse, &hand, |_, hand| async move {
+        for span in [
+            tracing::debug_span!(target: "cache", "command", cmd.name = "GET"),
+            tracing::debug_span!(target: "cache", "connect"),
+            tracing::debug_span!(target: "other", "other", cmd.name = "GET"),
+        ] {
+            async { after(&hand, 1) }.instrument(span).await;
+        }
+        run(&hand, "SELECT 1 FROM a", 1);
+        "done"
+    });
+    send(&app, "GET", "/").await;
+    let expected = [
+        ("redis GET", [1, 1, 1, 1]),
+        ("connect", [1, 1, 1, 1]),
+        ("sql SELECT a", [1, 1, 1, 1]),
+    ];
+    assert_timers(&pulse, "GET /", 3, expected).await;
+}
+
+#[tokio::test]
+async fn the_log_of_another_layer_stays_as_it_is() {
+    let (pulse, hand) = pulse();
+    let log = |with_layer: bool| {
+        let (log, pulse) = (Log::default(), pulse.clone());
+        let app = app(&pulse, &hand, |_, hand| async move {
+            run(&hand, "SELECT 1 FROM a", 1);
+            let _client = client_span().entered();
+            tracing::info!("hello");
+            tracing::error!(error = %"x", "failed");
+            tracing::debug!("hidden");
+            "done"
+        });
+        async move {
+            let writer = log.clone();
+            let lines = tracing_subscriber::fmt::layer()
+                .without_time()
+                .with_ansi(false)
+                .with_writer(move || writer.clone())
+                .with_filter(LevelFilter::INFO);
+            let layer = with_layer.then(|| pulse.tracing());
+            let subscriber = tracing_subscriber::registry().with(layer).with(lines);
+            let subscribed = subscriber.set_default();
+            send(&app, "GET", "/").await;
+            // The check of hidden statements, which asks the filters.
+            assert!(pulse.health().conditions.is_empty());
+            tracing::error!(error = %"y", "failed");
+            drop(subscribed);
+            log.text()
+        }
+    };
+    let without = log(false).await;
+    assert_eq!(without.lines().count(), 3, "{without}");
+    assert_eq!(log(true).await, without);
+}
+
+#[tokio::test]
+async fn health_tells_that_a_filter_hides_statements() {
+    let is_hidden = |pulse: &Pulse| {
+        let conditions = pulse.health().conditions;
+        conditions.contains(&Condition::HiddenStatements)
+    };
+    let registry = tracing_subscriber::registry;
+    // The program has a statement.
+    let (first, _) = pulse();
+    let filter = LevelFilter::INFO;
+    let _subscribed = registry().with(filter).with(first.tracing()).set_default();
+    ended("SELECT 1 FROM a", 1);
+    assert!(is_hidden(&first));
+    assert!(!is_hidden(&pulse().0), "without a layer");
+    let (outside, _) = pulse();
+    let _subscribed = registry()
+        .with(outside.tracing())
+        .with(filter)
+        .set_default();
+    assert!(is_hidden(&outside));
+    let switched_off = SpanTimers::new().statements(false);
+    let (off, _) = pulse_with(|builder| builder.tracing(&switched_off));
+    let _subscribed = registry()
+        .with(filter)
+        .with(switched_off.layer())
+        .set_default();
+    assert!(!is_hidden(&off));
+    let (seen, _) = pulse();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
+    let lines = lines.with_filter(filter);
+    let _subscribed = registry().with(seen.tracing()).with(lines).set_default();
+    assert!(!is_hidden(&seen));
+    ended("SELECT 1 FROM a", 1);
+    assert!(!is_hidden(&seen));
+    assert_eq!(counts(&seen).await["sql SELECT a"], 1);
+}
