@@ -168,7 +168,7 @@ impl Cache {
             Ok(_) => Outcome::Completed,
             Err(_) => Outcome::Failed,
         };
-        self.loading.finish(start, outcome);
+        self.loading.finish(start, outcome, None);
         match loaded {
             Ok(_) => self.local.forget_failure(id),
             Err(_) => self.count(id, Event::Failure),

@@ -28,7 +28,7 @@ impl Ended {
 impl ContextHandle {
     /// Records a sample that began at `start` and ends now, and the polls of a span. Returns its nanoseconds.
     #[inline]
-    pub(super) fn finish(
+    pub fn finish(
         &self,
         start: Tick,
         outcome: Outcome,
