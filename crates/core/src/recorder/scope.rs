@@ -170,7 +170,7 @@ impl State {
             timer.running.remove(started);
         }
         let nanos = nanos?;
-        // The request counts once for all timers of a name.
+        // All timers of one name count the request once.
         let requests = 1 - std::mem::replace(&mut timer.sums.requests, 1);
         if let Some(entry) = &self.ended {
             let sums = TimerSums {
