@@ -131,7 +131,7 @@ impl Pulse {
         timers.layer()
     }
 
-    /// Starts a timer of a query, a template or a job, under a context of its own. The timer runs until it is dropped.
+    /// Starts a timer of a query, a job or any other code, under its own context. The timer runs until it is dropped.
     /// See [where the time goes](crate::guide::request_timers).
     ///
     /// ```
@@ -190,7 +190,7 @@ impl Pulse {
         Timed::new(timer, future, Result::is_err)
     }
 
-    /// Times a future of a `Result`, as [`try_time`](Self::try_time) does. For an `Err`, the function returns the
+    /// Times a future of a `Result`, as [`try_time`](Self::try_time) does. The function `failure` turns an `Err` into a
     /// [`Failure`], whose kind is counted under the timer. A request that ends as an error without a `Failure` of its
     /// own gets the last `Failure` of its timers.
     ///

@@ -1,4 +1,5 @@
-//! `build` refuses an invalid configuration with an error that names the field, the value and what is allowed.
+//! `build` refuses an invalid configuration with an error that names the field, the value and what is allowed. Without
+//! a configured name, an instance is named after its host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -322,4 +323,16 @@ fn two_stores_are_refused() {
         let allowed = format!("{first} has named one before");
         refused(builder, second, "a second store", &allowed);
     }
+}
+
+/// An instance's name tells people its host, and distinguishes the processes of the host.
+#[tokio::test]
+async fn an_instance_has_the_name_of_its_host() {
+    let names = [0; 2].map(|_| Pulse::builder().build().unwrap().health().instance);
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for name in &names {
+        let suffix = name.strip_prefix(host.trim()).unwrap();
+        assert!(suffix.len() == 7 && suffix.starts_with('-'), "{name}");
+    }
+    assert_ne!(names[0], names[1]);
 }

@@ -34,7 +34,7 @@ struct Kind {
 fn kinds(random: &mut Random) -> Vec<Kind> {
     let kinds = (0..USUAL + NEW).map(|number| {
         let is_usual = number < USUAL;
-        // From twice a minute down to once in three weeks.
+        // From twice a minute down to once in three weeks; new kinds down to once in 50 minutes.
         let least = if is_usual {
             1.0 / (21 * DAY) as f64
         } else {

@@ -17,7 +17,7 @@ use crate::rng::Random;
 pub(crate) const PAGES: usize = 40;
 pub(crate) const MINUTES: usize = 180;
 
-/// The kind of noise. The detector is tuned on the first design only.
+/// The kind of noise and of changes. The detector is tuned on the first design only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Design {
     /// Each page wobbles independently.

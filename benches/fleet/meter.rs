@@ -39,14 +39,14 @@ pub(crate) fn process_cpu(process: u32) -> Duration {
 pub(crate) struct Usage {
     at: Instant,
     cpu: Duration,
-    /// Commands that clients sent: scripts, and the commands of heartbeats.
+    /// Approximate number of commands that clients sent: scripts, and the commands of heartbeats.
     commands: f64,
     bytes: f64,
 }
 
-/// The number of commands of a heartbeat, including its read of the store's status. One of them is ZCOUNT, which only
-/// heartbeats use. Some heartbeats also list keys by HSCAN.
-const COMMANDS_PER_HEARTBEAT: f64 = 7.0;
+/// The number of commands of a heartbeat without a version, including its read of the store's status. One of them is
+/// ZCOUNT, which only heartbeats and rarer reads of the status use. Some heartbeats also list keys by HSCAN.
+const COMMANDS_PER_HEARTBEAT: f64 = 8.0;
 
 /// The server's usage per second, on average.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,7 +115,7 @@ impl Polls {
         Watched {
             future: Box::pin(future),
             polls: self.clone(),
-            schedule: None,
+            schedstat: None,
         }
     }
 
@@ -130,14 +130,14 @@ impl Polls {
 /// Runs `future` beside a task that only yields. Returns the times between the polls of the yielding task, shortest
 /// first. In these times, `future` and the tasks that read answers for `future` held the thread.
 pub(crate) async fn holds_during(future: impl Future) -> Vec<Duration> {
-    let schedule = File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
+    let schedstat = File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
     let (mut holds, mut future) = (Vec::new(), std::pin::pin!(future));
     let watching = async {
         loop {
-            let (before, start) = (waited(&schedule), Instant::now());
+            let (before, start) = (waited(&schedstat), Instant::now());
             tokio::task::yield_now().await;
             let took = start.elapsed();
-            holds.push(took.saturating_sub(waited(&schedule) - before));
+            holds.push(took.saturating_sub(waited(&schedstat) - before));
         }
     };
     tokio::select! {
@@ -152,13 +152,13 @@ pub(crate) async fn holds_during(future: impl Future) -> Vec<Duration> {
 pub(crate) struct Watched<F> {
     future: Pin<Box<F>>,
     polls: Polls,
-    schedule: Option<File>,
+    schedstat: Option<File>,
 }
 
 /// The time for which a thread has waited for a processor.
-fn waited(schedule: &File) -> Duration {
+fn waited(schedstat: &File) -> Duration {
     let mut text = [0; 64];
-    let length = schedule.read_at(&mut text, 0).unwrap_or(0);
+    let length = schedstat.read_at(&mut text, 0).unwrap_or(0);
     let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
     let nanos = text.split(' ').nth(1).and_then(|n| n.parse().ok());
     Duration::from_nanos(nanos.unwrap_or(0))
@@ -171,11 +171,11 @@ impl<F: Future> Future for Watched<F> {
         let this = &mut *self;
         // All polls are on one thread.
         let open = || File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
-        let schedule = this.schedule.get_or_insert_with(open);
-        let (before, start) = (waited(schedule), Instant::now());
+        let schedstat = this.schedstat.get_or_insert_with(open);
+        let (before, start) = (waited(schedstat), Instant::now());
         let poll = this.future.as_mut().poll(cx);
         let took = start.elapsed();
-        let took = took.saturating_sub(waited(schedule) - before);
+        let took = took.saturating_sub(waited(schedstat) - before);
         this.polls.0.lock().unwrap().push(took);
         poll
     }

@@ -23,7 +23,7 @@ use crate::shop;
 /// The number of instances in a fleet.
 pub(crate) const INSTANCES: usize = 4;
 
-/// The time between two moves of the clock of a store in memory.
+/// The time between two moves of the clock of a store in memory or in a file.
 const TICK: Duration = Duration::from_millis(50);
 
 /// An instance of the shop.

@@ -128,7 +128,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns an offer from the cache. A page needs no more than this.
+/// Returns an offer from the cache. This is all that a handler needs to read a cached row.
 async fn cached(offers: &RowCache, id: &str) -> Result<Option<Offer>, RowError> {
     let row = offers.get_or_load::<Offer>(id).await?;
     Ok(row.map(|row| row.value))

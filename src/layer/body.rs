@@ -22,7 +22,7 @@ pin_project! {
         outcome: Outcome,
         // The remaining bytes, if the head gives the length.
         remaining: Option<u64>,
-        // The failure of the head.
+        // The `Failure` that came with the head of the response.
         failure: Option<Failure>,
     }
 

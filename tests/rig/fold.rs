@@ -36,7 +36,7 @@ impl JournalKeys {
         holder.map(|holder| name(&holder).unwrap_or(holder))
     }
 
-    /// The names of the fields with fences, sorted. Each instance has one. After a reset, an instance has a new name.
+    /// The names of the fields with fences, sorted: one for each instance, named after its id, which a reset changes.
     pub async fn fences(&self, conn: &mut MultiplexedConnection) -> Vec<String> {
         let mut fences: Vec<String> = issue(conn, "HKEYS", &self.state).await;
         fences.retain(|field| field.starts_with("f:"));
@@ -68,7 +68,7 @@ impl JournalKeys {
 
     /// Waits until no round is in progress, and gives the lease to an instance that does not fold, for two minutes.
     pub async fn stop_folding(&self, conn: &mut MultiplexedConnection) {
-        // Like each instance that acquires the lease, the script sets a new version.
+        // As when an instance acquires the lease, a new version of the state makes steps of the previous folder fail.
         let script = redis::Script::new(
             "if redis.call('HGET', KEYS[1], 'upto') ~= '' then return 0 end
             redis.call('SET', KEYS[2], 'another', 'EX', 120)

@@ -70,7 +70,7 @@ conformance! {
         }
         places {
             all_loads_together_are_bounded,
-            a_caller_that_is_dropped_frees_its_place,
+            a_dropped_caller_leaves_the_queue,
             the_daemon_and_callers_share_the_places,
             a_loader_may_ask_its_own_cache,
         }

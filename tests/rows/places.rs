@@ -1,5 +1,5 @@
-//! The limit of loads at a time, by the daemon (the task that refreshes due rows) and for callers. Each load takes one
-//! of the *places* that `concurrency` allows.
+//! How many loads run at once. The loads of the daemon (the task that refreshes due rows) and the loads for callers
+//! share one limit: each load takes one of the *places* that `concurrency` allows.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub async fn all_loads_together_are_bounded(service: &Service) {
     until("no load is left", async || database.running() == 0).await;
 }
 
-pub async fn a_caller_that_is_dropped_frees_its_place(service: &Service) {
+pub async fn a_dropped_caller_leaves_the_queue(service: &Service) {
     let (cache, database) = (cache(service, 2), &service.database);
     let gated = take_both_places(service, &cache).await;
     let waiting: Vec<_> = (0..20).map(|n| spawn(&cache, n.to_string())).collect();

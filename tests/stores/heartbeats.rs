@@ -18,8 +18,8 @@ async fn an_idle_instance_sends_few_commands_in_a_minute() {
     let (clock, manual_clock) = Clock::manual(NOW);
     let builder = Pulse::builder().clock(clock).app_version("1.0");
     let (pulse, tasks) = builder.redis(server.url()).build_with_tasks().unwrap();
-    // Makes the version's mark, so that each later heartbeat names the version. In the next minute, the instance asks
-    // whether the store still has its newest call.
+    // A heartbeat names the version only once the mark of the version is stored. A minute after a call, the instance
+    // asks once whether the store still has the call. Both happen here, before the commands are counted.
     pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     manual_clock.advance(Duration::from_secs(62));
@@ -29,9 +29,8 @@ async fn an_idle_instance_sends_few_commands_in_a_minute() {
     for task in tasks.into_iter().filter(|task| own.contains(&task.name())) {
         tokio::spawn(task);
     }
-    // Only heartbeats contact the store now. After an answer, the task notes the contact and starts its sleep without
-    // an await. So this waits for the contact. After a wait for the server's counts, the clock could move before the
-    // task has read its answer.
+    // Only heartbeats contact the store now. `second` waits until the task notes the contact: from there, the task
+    // begins to sleep without an await in between. The server's counts rise before the task has read its answer.
     let second = async || {
         manual_clock.advance(Duration::from_secs(1));
         let contact_age = || pulse.health().store.contact_age_seconds;
@@ -60,7 +59,7 @@ async fn an_idle_instance_sends_few_commands_in_a_minute() {
         assert!(calls[name] >= 60, "{name}: {calls:?}");
     }
     let total: u64 = calls.values().sum();
-    // A heartbeat with a version takes nine commands. Each fifth heartbeat takes two more, which list problems.
+    // A heartbeat with a version takes nine commands. Each fourth heartbeat takes three more, which list problems.
     assert!(total <= 60 * 10, "{total}: {calls:?}");
 }
 

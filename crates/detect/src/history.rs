@@ -1,4 +1,4 @@
-//! The last hour of a page, minute by minute, in few bytes.
+//! The last 76 minutes of a page, in few bytes.
 //!
 //! Histograms are stored at 8 buckets per octave, as variable-length integers: about 80 bytes for a minute of 1,000
 //! requests.
@@ -118,7 +118,7 @@ impl History {
         }
     }
 
-    /// The minutes, whose `errors` are the failed requests in the sense of a kind of change: for refusing, the 4xx.
+    /// The minutes, where `errors` counts what a kind of change is about: the 4xx for `Refusing`, otherwise the errors.
     pub(crate) fn failing(&self, kind: ChangeKind) -> Cow<'_, Minutes> {
         if kind != ChangeKind::Refusing {
             return Cow::Borrowed(&self.minutes);
@@ -152,7 +152,7 @@ impl History {
 pub(crate) struct PackedMinute<'a>(&'a [u8]);
 
 impl PackedMinute<'_> {
-    /// Calls `each` with the bucket, its count and whether its requests were censored.
+    /// Calls `each` with the bucket, its count and whether its requests were *censored*, which means cut off.
     pub(crate) fn buckets(self, mut each: impl FnMut(usize, u32, bool)) {
         let mut bytes = Reader(self.0);
         // Only `pack` writes these bytes.

@@ -20,7 +20,7 @@ packed! {
     }
 }
 
-/// The wobble of a usual page, as a logarithm of time.
+/// The wobble of a usual page, as a standard deviation of the logarithm of time.
 const USUAL_WOBBLE: f64 = 0.03;
 /// The weight of the usual wobble, in minutes.
 const USUAL_MINUTES: f64 = 6.0;
@@ -28,7 +28,7 @@ const USUAL_CORRELATION: f64 = 0.6;
 /// Residuals beyond this many standard deviations are clipped. The standard deviation is estimated from the median
 /// residual.
 const CLIPPED: f64 = 2.5;
-/// The smallest wobble.
+/// The smallest wobble, in the same unit.
 const LEAST_WOBBLE: f64 = 0.01;
 
 impl Noise {

@@ -1,5 +1,5 @@
-//! The state of a detector, without the minutes themselves. The order of alarms depends only on their values, and all
-//! figures are integers. So a stored state equals the original.
+//! The state of a detector, without the last minutes of the pages. A state that is stored and read again equals the
+//! original, because alarms are sorted by their values, and all figures are integers.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
 impl ChangeKind {
-    /// The kinds of changes of the times.
+    /// The kinds of changes in how long requests take.
     pub(crate) const SPEED: [Self; 2] = [Self::Slower, Self::Faster];
 
     pub(crate) fn is_speed(self) -> bool {
@@ -48,7 +48,7 @@ packed! {
         pub(crate) past: Past,
     }
 
-    /// A time in which an alarm was ongoing. Such a time is never part of a past.
+    /// An alarm that has ended. The minutes in which the alarm was ongoing are never part of a past.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Ended {
         pub(crate) context: RecordId,
@@ -64,9 +64,9 @@ packed! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct SharedMinute {
         pub(crate) tick: Tick,
-        /// The level of the times, in millionths of a logarithm.
+        /// The [level](super::all): the logarithm of the factor by which all pages are slower, in millionths.
         pub(crate) level: i64,
-        /// The traffic compared with that of the past, in millionths of a logarithm.
+        /// The logarithm of the traffic divided by the traffic of the past, in millionths.
         pub(crate) traffic: i64,
         pub(crate) requests: u64,
         pub(crate) micros: u64,
@@ -110,7 +110,7 @@ pub(crate) fn hundredths(strength: f64) -> u32 {
 pub(crate) struct SharedMinutes(pub(super) Vec<SharedMinute>);
 
 impl SharedMinutes {
-    /// The shared figures that a context is compared with. The queue in front of a service is not a page: its shared
+    /// The shared figures that a context is compared with. The queue in front of a service is not a page, so its shared
     /// level is zero.
     pub(crate) fn of(&self, context: RecordId) -> Cow<'_, Self> {
         if context != queue() {
@@ -183,7 +183,7 @@ pub struct DetectorState {
     pub(crate) instances: InstanceState,
 }
 
-/// After a further slowdown ends, the earlier change is not reported for this many minutes, because it may end too.
+/// The minutes after a later slowdown of a page in which the earlier one is not reported, because it may be ending too.
 const SETTLING: Tick = 2;
 
 impl DetectorState {
@@ -211,7 +211,7 @@ impl DetectorState {
         ended.filter(move |ended| ended.context == id && kinds.contains(&ended.kind))
     }
 
-    /// Whether an alarm is reported at the end of minute `now`: no further slowdown is ongoing or has just ended.
+    /// Whether an alarm is reported at the end of minute `now`: no later slowdown is ongoing or has just ended.
     pub(crate) fn is_reported(&self, alarm: &Alarm, now: Tick) -> bool {
         let is_settling = self
             .ended(alarm.context, &[alarm.kind])
@@ -219,7 +219,7 @@ impl DetectorState {
         !is_settling && !self.is_covered(alarm)
     }
 
-    /// Whether a further slowdown of the same page is ongoing.
+    /// Whether a later slowdown of the same page is ongoing.
     pub(crate) fn is_covered(&self, alarm: &Alarm) -> bool {
         let mut others = self.ongoing(alarm.context, &[ChangeKind::Slower]);
         alarm.kind == ChangeKind::Slower && others.any(|other| other.since > alarm.since)
@@ -234,7 +234,7 @@ impl DetectorState {
         self.instances.sort();
     }
 
-    /// The times of a context that may not be part of its past.
+    /// The spans of minutes that may not be part of the past of a context.
     pub(crate) fn excluded(&self, id: RecordId, kinds: &[ChangeKind], now: Tick) -> Vec<Span> {
         let alarms = self.ongoing(id, kinds).map(|alarm| (alarm.since, now));
         let ended = self.ended(id, kinds).map(|ended| (ended.from, ended.to));

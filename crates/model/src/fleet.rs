@@ -12,7 +12,7 @@ pub struct Fleet {
     pub versions: Vec<Arc<str>>,
 }
 
-/// The most versions in a [`Fleet`], and the most whose last heartbeats a store remembers.
+/// The maximum number of versions in a [`Fleet`], and of versions for which a store has the time of the last heartbeat.
 pub const MAX_VERSIONS: usize = 100;
 
 /// The longest version of an application, in bytes.

@@ -43,7 +43,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// A record; `None` if it was neither added to nor loaded.
+    /// A record; `None` if the folder does not remember it.
     pub fn get(&self, (at, id): RecordKey) -> Option<&Record> {
         self.slices.get(&at)?.get(&id)
     }
@@ -71,8 +71,8 @@ impl Records {
         self.slices.or_insert_with(at, HashMap::new)
     }
 
-    /// The coarser records to which a context's records of these slices of the finest tier are added. The slices must
-    /// be sorted, oldest first.
+    /// The records of the coarser tiers to which a context's records of `minutes` (slices of the finest tier) belong.
+    /// The slices must be sorted, oldest first.
     pub fn coarser(id: RecordId, minutes: &[i64], tiers: Tiers) -> Vec<RecordKey> {
         let mut keys = Vec::new();
         for tier in tiers.iter().filter(|tier| *tier != FINEST) {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn rolled_until(end: i64) -> RolledUp {
-        pack::unpack(&pack::pack(&(end, Vec::<i64>::new()))).expect("it is one")
+        pack::unpack(&pack::pack(&(end, Vec::<i64>::new()))).expect("it is a state")
     }
 
     /// The records of a context in some slices of a tier, oldest first.

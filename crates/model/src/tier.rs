@@ -56,7 +56,7 @@ pub fn is_coarse(seconds: u32) -> bool {
 pub struct RolledUp {
     /// Slices that begin before this time are part of the coarser tiers, except the pending ones.
     until: i64,
-    /// Slices with records that are not part of the coarser tiers, or only for some contexts.
+    /// Slices that have records and are not yet rolled up, or are rolled up for only some contexts.
     pending: Set,
 }
 
@@ -76,10 +76,10 @@ impl RolledUp {
         self.until
     }
 
-    /// Makes the slices due that have ended by `now`. An earlier `now` changes nothing.
+    /// Makes the slices due that ended at least 15 seconds before `now`. An earlier `now` changes nothing.
     ///
-    /// The first call makes all slices pending that may hold records, as this state may have been lost; the records
-    /// themselves show which slices they include.
+    /// The first call makes every retained slice pending, because an earlier state may have been lost. This counts
+    /// nothing twice, because each coarser record says which slices it includes.
     pub fn advance(&mut self, now: i64) {
         let until = FINEST.slice(now.saturating_sub(GRACE));
         if self.is_new() {
@@ -93,8 +93,8 @@ impl RolledUp {
     }
 
     /// Moves the end of the rolled-up slices back, if a clock that was ahead has moved it too far. Coarser records
-    /// claim to include all slices before the wrong end, so samples that may exist at `now` must still be added to all
-    /// tiers at once. The new end is therefore the end of the day of the newest such sample.
+    /// that were written meanwhile claim to include every slice before the wrong end. So any sample that is accepted at
+    /// `now` must still be added to all tiers at once: the new end is the end of the day of the latest such sample.
     pub fn limit(&mut self, now: i64) {
         let day = Precision::new(DAY, 1);
         let newest = day.slice(latest_accepted(now));
@@ -107,7 +107,7 @@ impl RolledUp {
         self.pending.below(self.until).iter().copied()
     }
 
-    /// Whether a slice has waited longer than is usual while entries arrive.
+    /// Whether a slice has waited so long that it must be rolled up although no entry arrives.
     pub fn is_overdue(&self, now: i64) -> bool {
         let oldest = FINEST.slice(now.saturating_sub(GRACE + OVERDUE));
         !self.is_new() && !self.pending.below(oldest).is_empty()
@@ -135,12 +135,12 @@ impl RolledUp {
         }
     }
 
-    /// The slices with records that may not be rolled up, oldest first.
+    /// The slices with records that are perhaps not rolled up yet, oldest first.
     pub fn pending(&self) -> impl Iterator<Item = i64> {
         self.pending.iter().copied()
     }
 
-    /// Whether a slice has records that may not be rolled up.
+    /// Whether a slice has records that are perhaps not rolled up yet.
     pub fn is_pending(&self, slice: i64) -> bool {
         self.pending.binary_search(&slice).is_ok()
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_due_once_they_have_ended_and_until_never_moves_back() {
+    fn slices_are_due_once_they_have_ended_and_an_earlier_time_changes_nothing() {
         let mut rolled = RolledUp::default();
         rolled.advance(1_000_000_040);
         let minute = FINEST.slice(1_000_000_040);

@@ -1,13 +1,13 @@
 //! The tiers of a store: those of [`TIERS`] and, if a history is configured, days.
 //!
 //! A store keeps the retained days in one field ([`History`]), so that instances with other settings, and readers
-//! without any, agree on its tiers.
+//! without any, agree on the tiers.
 
 use super::pack::packed;
 use super::slice::Precision;
 use super::tier::{DAY, TIERS};
 
-/// The fewest days of a history: those that the coarsest of the other tiers retains.
+/// The fewest days of a history: as many as the coarsest of the other tiers retains.
 pub const LEAST_DAYS: u32 = (TIERS[TIERS.len() - 1].span() / DAY as i64) as u32;
 /// The most days of a history.
 pub const MOST_DAYS: u32 = 400;
@@ -101,7 +101,8 @@ pub struct Tiers {
 impl Tiers {
     /// The tiers, finest first.
     pub fn iter(self) -> impl Iterator<Item = Precision> + Clone {
-        TIERS.into_iter().chain(self.history.map(|of| of.tier()))
+        let days = self.history.map(|history| history.tier());
+        TIERS.into_iter().chain(days)
     }
 
     /// The tier whose slices have this length.

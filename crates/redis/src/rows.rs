@@ -25,7 +25,7 @@ const MAX_REASON: usize = 200;
 /// The most ids of the schedule that one command reads.
 const IDS_AT_ONCE: isize = 2_000;
 
-/// The most failing rows that are listed first.
+/// The maximum number of failing rows at the head of a list.
 const MAX_FAILING: isize = 1_000;
 
 /// A row to schedule: its id, and the seconds between two refreshes. 0 or less removes the row.
@@ -63,9 +63,9 @@ pub struct LeasedRow {
 pub struct LeasedRows {
     /// The rows.
     pub rows: Vec<LeasedRow>,
-    /// The seconds until the next row without a lease is due; `None` if there is no such row.
+    /// The seconds until a row is due, or the lease of a due row ends; `None` without such a row or for a single row.
     pub next: Option<f64>,
-    /// The entries of the schedule that are not rows: key and entry, and the problem. They are skipped for a minute.
+    /// The entries of the schedule that are not rows, each as (key and entry, reason). They are skipped for a minute.
     pub problems: Vec<(String, String)>,
 }
 
@@ -96,7 +96,7 @@ pub struct FinishReport {
     /// Whether the result was written. If the lease has passed to another holder, or the row was scheduled again or
     /// removed meanwhile, nothing is changed.
     pub is_written: bool,
-    /// The seconds until the row is due, as far as this call knows; `None` for a row without a schedule.
+    /// The seconds until the row is due; `None` without a schedule, or if another holder has the lease.
     pub next: Option<f64>,
 }
 
@@ -368,7 +368,7 @@ fn with_shared_keys(keys: &RowKeys) -> Invocation {
     script
 }
 
-/// A field of `pulse:rows:`.
+/// The value of a row in the hash `pulse:rows:`.
 #[derive(Default)]
 pub(super) struct State {
     loaded: Option<f64>,

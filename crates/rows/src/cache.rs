@@ -311,7 +311,7 @@ impl Cache {
     fn note_read(&self, id: &str, row: Option<CachedRow>) -> Option<ReadRow> {
         let row = row.map(|row| {
             let unscheduled = self.options.unscheduled_age.as_secs_f64();
-            // The time to live gives the age of a row without a schedule, unless it is longer than `unscheduled_age`.
+            // The time to live gives the age of a row without a schedule, unless that time exceeds `unscheduled_age`.
             let ttl = row.ttl.filter(|ttl| *ttl <= unscheduled);
             let age = row.age.or(ttl.map(|ttl| unscheduled - ttl));
             ReadRow {
@@ -350,7 +350,7 @@ fn backoff(failures: u32) -> f64 {
     seconds.min(MAX_BACKOFF) * (0.5 + fastrand::f64() / 2.0)
 }
 
-/// A row that has just been loaded.
+/// The answer for a row that has just been loaded.
 fn answer(id: &str, loaded: LoadedRow) -> Answer {
     let refused = |reason| RowError::Load(format!("row {id:?} could not be loaded: {reason}"));
     let json = loaded.map_err(refused)?;

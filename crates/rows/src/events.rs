@@ -17,7 +17,7 @@ pub(super) enum Event {
 
 const NAMES: [&str; 5] = ["hits", "misses", "failures", "refreshes", "stale"];
 
-/// The counter and the sum of each event. Sums are separate: all counters beyond `max_counters` share one counter.
+/// The counter and the sum of each event. All counters beyond `max_counters` share one value, so the sums are separate.
 #[derive(Debug)]
 pub(super) struct Events([(Counter, AtomicU64); NAMES.len()]);
 

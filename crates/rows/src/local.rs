@@ -106,7 +106,7 @@ impl Local {
         state.counts.get(id).copied().unwrap_or_default()
     }
 
-    /// Remembers why a row could not be loaded. Evicts the row that failed first when there are too many.
+    /// Remembers why a row could not be loaded. Evicts the row with the oldest failure when there are too many.
     pub(super) fn remember_failure(&self, id: &str, reason: &str) {
         let mut state = lock(&self.state);
         let mut row = state.take_failure(id).unwrap_or_default();

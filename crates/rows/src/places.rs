@@ -22,8 +22,8 @@ pub(super) struct Place {
     held: Vec<Held>,
 }
 
-/// A place that a load holds. The load may lend the place to a *nested* load. This is a load in the same cache that the
-/// first load has started, and waits for.
+/// A place that a load holds. The load may lend the place to a *nested* load: a load in the same cache that the first
+/// load has started, and waits for.
 #[derive(Clone, Debug)]
 struct Held {
     /// The permits of the cache, which identify the cache.

@@ -22,12 +22,12 @@ impl<T> Default for SingleFlight<T> {
 
 impl<T: Clone> SingleFlight<T> {
     /// Does the work for a row, or waits for the answer if another task does the work. If the other task is dropped,
-    /// this task does the work.
+    /// a waiting task does the work.
     pub(super) async fn join(&self, id: &str, work: impl Future<Output = T>) -> T {
         let called_at = Instant::now();
         let last = lock(&self.0).entry(id.to_owned()).or_default().clone();
         // Declared before the lock, and therefore dropped after the lock.
-        let _cleanup = Cleanup { work: self, id };
+        let _cleanup = Cleanup { flights: self, id };
         let mut last = last.lock_owned().await;
         match &*last {
             Some((answered_at, answer)) if *answered_at >= called_at => answer.clone(),
@@ -42,13 +42,13 @@ impl<T: Clone> SingleFlight<T> {
 
 /// Removes the last answer for a row once no task waits for this row.
 struct Cleanup<'a, T> {
-    work: &'a SingleFlight<T>,
+    flights: &'a SingleFlight<T>,
     id: &'a str,
 }
 
 impl<T> Drop for Cleanup<'_, T> {
     fn drop(&mut self) {
-        let mut answers = lock(&self.work.0);
+        let mut answers = lock(&self.flights.0);
         // The map holds one reference. Any other reference belongs to a waiting task.
         let is_unused = |answer: &LastAnswer<T>| Arc::strong_count(answer) == 1;
         if answers.get(self.id).is_some_and(is_unused) {

@@ -1,4 +1,4 @@
-//! `api/screen`: several questions in one request, for a screen of the dashboard, which polls.
+//! `api/screen`: several questions in one request. A screen of the dashboard asks all its questions together.
 
 use std::future::poll_fn;
 use std::task::Poll;

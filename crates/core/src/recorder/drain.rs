@@ -233,7 +233,7 @@ impl Recorder {
         let entries = std::mem::take(&mut state.entries);
         for entry in self.due(&entries, state.slow.concerns_all()) {
             if let Some(list) = &entry.slow {
-                let listed = list.drain(&entry.cells, state.slow.drain);
+                let listed = list.drain(&entry.cells, state.slow.parameters);
                 if !listed.is_empty() && !self.recording.is_closed() {
                     let context = ContextId::new(entry.kind, entry.name.clone());
                     state
@@ -265,7 +265,7 @@ impl Recorder {
                 continue;
             }
             if entry.kind == Kind::Http {
-                // Left out are the timers, which are of interest only per context.
+                // Timers are left out, because they are of interest only per context.
                 all.merge(&aggregate);
                 state.reports.add(entry.id, &aggregate);
             }
@@ -361,8 +361,8 @@ impl Recorder {
         state.flush.lost.details += state.pending.compact(self.limits.pending_bytes);
     }
 
-    /// Adds the number of requests that the store has lost to the pending batch. They count as missing in `second`, the
-    /// second of the newest lost request.
+    /// Notes in the pending batch how many requests the store has lost. They count as missing in `second`, the second
+    /// of the newest lost request.
     pub fn add_missing(&self, (second, requests): (i64, u64)) {
         if requests > 0 {
             let mut state = lock(&self.drain.state);

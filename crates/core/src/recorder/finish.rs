@@ -28,12 +28,7 @@ impl Ended {
 impl ContextHandle {
     /// Records a sample that began at `start` and ends now, and the polls of a span. Returns its nanoseconds.
     #[inline]
-    pub fn finish(
-        &self,
-        start: Tick,
-        outcome: Outcome,
-        polls: Option<&RequestPolls>,
-    ) -> u64 {
+    pub fn finish(&self, start: Tick, outcome: Outcome, polls: Option<&RequestPolls>) -> u64 {
         let (clock, thread) = (self.recording.clock(), thread_number());
         let end = clock.tick();
         let nanos = clock.nanos_between(start, end);

@@ -12,7 +12,7 @@ use tower_pulse_model::snapshot::{MAX_PATHS_IN_FLIGHT, PathInFlight};
 /// A path hangs if requests are in flight and none has ended for this many seconds.
 const HANGS_AFTER: u64 = 60;
 
-/// A path hangs only after this many times its longest request: some paths always take minutes.
+/// A path hangs only after this many times the duration of its longest request: some paths always take minutes.
 const TIMES_THE_LONGEST: u64 = 2;
 
 /// The requests in flight of a context at the last drain.
@@ -72,7 +72,7 @@ mod tests {
     fn the_time_without_an_end_counts_only_while_requests_are_in_flight() {
         let mut flow = Flow::default();
         let drains = [
-            // Requests that begin and end, and the second; then the requests in flight, and since when.
+            // Requests that have begun and ended, and the second; then the expected requests in flight, and since when.
             ((1, 0, 200), (1, 200)),
             ((2, 0, 230), (3, 200)),
             ((1, 1, 240), (3, 240)),

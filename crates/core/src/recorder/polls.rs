@@ -4,8 +4,8 @@ use super::cell::Measured;
 use crate::clock::{Clock, Tick};
 use tower_pulse_model::measures::Measure;
 
-/// The polls of a request so far. If a request is ready at its first poll, the clock is read only at its beginning and
-/// its end, because this poll takes all of its time.
+/// The polls of a request so far. If a request is ready at its first poll, the clock is read only when the request
+/// begins and ends, because this poll takes all of its time.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPolls {
     /// When the last poll began.

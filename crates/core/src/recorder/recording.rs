@@ -109,7 +109,7 @@ impl RecordingState {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Notes that a request landed in `<unmatched>` although its response was 2xx.
+    /// Notes that a request was counted as `<unmatched>` although its response was 2xx.
     #[inline]
     pub fn warn_unmatched(&self) {
         if !self.warned_unmatched.load(Ordering::Relaxed) {
@@ -117,7 +117,7 @@ impl RecordingState {
         }
     }
 
-    /// Whether a request landed in `<unmatched>` although its response was 2xx.
+    /// Whether a request was counted as `<unmatched>` although its response was 2xx.
     pub fn has_warned_unmatched(&self) -> bool {
         self.warned_unmatched.load(Ordering::Relaxed)
     }

@@ -199,7 +199,7 @@ impl State {
     /// Adds a run. Returns the sums to add to the context of the request, if the request has already ended.
     fn add(&mut self, at: usize, start: u64, end: u64, nanos: u64) -> Option<Late> {
         let timer = &mut self.timers[at];
-        // The request counts once for all timers of a name.
+        // All timers of one name count the request once.
         let requests = 1 - std::mem::replace(&mut timer.sums.requests, 1);
         let Some((entry, request_end)) = self.ended.clone() else {
             timer.sums.count += 1;

@@ -1,5 +1,5 @@
-//! Requests add their samples to shards: each context has one [cell](super::cell) per recording shard. A thread takes a
-//! shard for a dozen additions. No thread waits while any shard is free.
+//! Requests add their samples to shards: each context has one [cell](super::cell) per recording shard. A thread holds
+//! a shard while it adds one sample: about a dozen additions. No thread waits while any shard is free.
 //!
 //! A shard is taken by one atomic exchange and released by one store. A drain leaves the shard [`EMPTY`]. The first
 //! thread that then adds a sample finds the shard [`EMPTY`], takes it, and sets the [dirty bit](super::dirty_bits) of
@@ -70,9 +70,9 @@ impl Shard {
             .is_ok()
     }
 
-    /// Takes the shard if it has samples.
+    /// Takes the shard if it is free and has samples.
     #[inline(always)]
-    fn take(&self) -> Option<ShardGuard<'_>> {
+    fn try_take_filled(&self) -> Option<ShardGuard<'_>> {
         // `then_some` would create the guard even if another thread has the shard, and dropping the guard would release
         // that thread's shard.
         self.exchange(FILLED).then(|| ShardGuard(self, FILLED))
@@ -81,12 +81,12 @@ impl Shard {
     /// Takes the shard if it is free. Also returns whether the shard was empty.
     fn take_free(&self) -> Option<(ShardGuard<'_>, bool)> {
         let state = self.state.load(Ordering::Relaxed);
-        let is_taken = state != TAKEN && self.exchange(state);
-        is_taken.then(|| (ShardGuard(self, FILLED), state == EMPTY))
+        let has_taken = state != TAKEN && self.exchange(state);
+        has_taken.then(|| (ShardGuard(self, FILLED), state == EMPTY))
     }
 
-    /// Waits until the shard is free, and takes it if it has samples.
-    fn take_filled(&self) -> Option<ShardGuard<'_>> {
+    /// Waits until the shard is free, and takes it if it has samples. The guard then leaves it empty.
+    fn take_to_drain(&self) -> Option<ShardGuard<'_>> {
         loop {
             if self.exchange(FILLED) {
                 return Some(ShardGuard(self, EMPTY));
@@ -141,7 +141,7 @@ impl Cells {
         }
     }
 
-    /// Counts a request that began here and will not end here.
+    /// Counts a request that began in this context and will not end in it.
     pub(super) fn abandon(&self) {
         self.shards[0].begun.fetch_sub(1, Ordering::Relaxed);
         self.touch();
@@ -171,7 +171,7 @@ impl Cells {
     #[inline(always)]
     pub(super) fn record(&self, thread: usize, sample: Sample, measured: impl Measured) {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
-        if let Some(_guard) = shard.take()
+        if let Some(_guard) = shard.try_take_filled()
             && let Some(cell) = shard.cell.get()
         {
             cell.record(sample, measured);
@@ -180,7 +180,7 @@ impl Cells {
         }
     }
 
-    /// Adds a sample when the shard of this thread is taken or empty, to a free shard.
+    /// Adds a sample to any free shard, because the shard of this thread is taken or empty.
     #[cold]
     fn record_elsewhere(&self, thread: usize, sample: Sample, measured: impl Measured) {
         let (guard, was_empty) = self.free_shard(thread);
@@ -211,7 +211,7 @@ impl Cells {
     pub(super) fn drain(&self, scratch: &mut Scratch) -> Option<Aggregate> {
         let mut aggregate: Option<Aggregate> = None;
         for shard in &*self.shards {
-            let Some(drained) = shard.take_filled() else {
+            let Some(drained) = shard.take_to_drain() else {
                 continue;
             };
             // A shard that is filled has a cell.

@@ -108,7 +108,7 @@ impl ListedRequests {
 
 /// The parameters of a drain of the lists.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SlowDrain {
+pub(super) struct DrainParameters {
     /// Whether these requests belong to another hour than the requests of the last drain.
     pub(super) begins_hour: bool,
     /// Whether the requests of the next drain belong to another hour than these requests.
@@ -183,21 +183,21 @@ impl SlowList {
     ///
     /// Since the last call, the threshold of all contexts may have risen above that of the cells. Slow requests below
     /// the threshold of all contexts are left out.
-    pub(super) fn drain(&self, cells: &Cells, drain: SlowDrain) -> ListedRequests {
+    pub(super) fn drain(&self, cells: &Cells, parameters: DrainParameters) -> ListedRequests {
         let mut state = lock(&self.state);
         let mut listed = std::mem::take(&mut state.listed);
         self.has_room_for_failed.store(true, Ordering::Relaxed);
-        if drain.begins_hour {
+        if parameters.begins_hour {
             state.longest.clear();
         }
-        listed.raise(state.longest.threshold().min(drain.threshold_of_all));
+        listed.raise(state.longest.threshold().min(parameters.threshold_of_all));
         for request in &listed.slow {
             state.longest.add(request.nanos);
         }
-        if drain.ends_hour {
+        if parameters.ends_hour {
             state.longest.clear();
         }
-        let threshold = state.longest.threshold().min(drain.threshold_of_all);
+        let threshold = state.longest.threshold().min(parameters.threshold_of_all);
         if threshold != state.threshold {
             state.threshold = threshold;
             cells.set_slow_from(threshold);
@@ -222,11 +222,11 @@ mod tests {
     use tower_pulse_model::outcome::Outcome;
 
     /// A drain within an hour.
-    const STAYS: SlowDrain = of_all(u64::MAX);
+    const STAYS: DrainParameters = of_all(u64::MAX);
 
     /// A drain within an hour that has this threshold of all contexts.
-    const fn of_all(threshold_of_all: u64) -> SlowDrain {
-        SlowDrain {
+    const fn of_all(threshold_of_all: u64) -> DrainParameters {
+        DrainParameters {
             begins_hour: false,
             ends_hour: false,
             threshold_of_all,
@@ -280,13 +280,13 @@ mod tests {
         }
 
         /// The durations of the slow and of the failed requests, shortest first.
-        fn drain(&self, drain: SlowDrain) -> (Vec<u64>, Vec<u64>) {
+        fn drain(&self, parameters: DrainParameters) -> (Vec<u64>, Vec<u64>) {
             let nanos = |requests: Vec<ListedRequest>| {
                 let mut nanos: Vec<_> = requests.iter().map(|request| request.nanos).collect();
                 nanos.sort_unstable();
                 nanos
             };
-            let listed = self.list.drain(&self.cells, drain);
+            let listed = self.list.drain(&self.cells, parameters);
             (nanos(listed.slow), nanos(listed.failed))
         }
 
@@ -381,7 +381,7 @@ mod tests {
             context.serve(10..20);
             context.drain(STAYS);
             assert_eq!(context.threshold(), Some(16));
-            context.drain(SlowDrain {
+            context.drain(DrainParameters {
                 begins_hour,
                 ends_hour,
                 ..STAYS

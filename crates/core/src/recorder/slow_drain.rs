@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::slow::{ListedRequest, ListedRequests, LongestDurations, SlowDrain};
+use super::slow::{DrainParameters, ListedRequest, ListedRequests, LongestDurations};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::hour_of;
@@ -21,7 +21,7 @@ pub(super) struct SlowRequestDrain {
     longest: LongestDurations,
     /// The slowest requests of this drain.
     slowest: SlowRequests,
-    pub(super) drain: SlowDrain,
+    pub(super) parameters: DrainParameters,
 }
 
 impl SlowRequestDrain {
@@ -30,7 +30,7 @@ impl SlowRequestDrain {
             instance: "".into(),
             second: now,
             hour: hour_of(now),
-            drain: SlowDrain::default(),
+            parameters: DrainParameters::default(),
             longest: LongestDurations::new(SLOW_OF_ALL),
             slowest: SlowRequests::of(Kind::All),
         }
@@ -45,7 +45,7 @@ impl SlowRequestDrain {
         }
         self.second = second;
         self.hour = hour_of(now);
-        self.drain = SlowDrain {
+        self.parameters = DrainParameters {
             begins_hour,
             ends_hour: hour != self.hour,
             // The threshold is from the end of the last drain. Thresholds only rise during an hour, so this one is
@@ -54,10 +54,10 @@ impl SlowRequestDrain {
         };
     }
 
-    /// Whether all lists are to be drained, also of contexts in which nothing happened. At the start of an hour, the
+    /// Whether all lists are to be drained, even of contexts in which nothing happened. At the start of an hour, the
     /// drain resets all thresholds to 0.
     pub(super) fn concerns_all(&self) -> bool {
-        self.drain.begins_hour || self.drain.ends_hour
+        self.parameters.begins_hour || self.parameters.ends_hour
     }
 
     /// Adds requests to their context in the batch. Also collects the requests that are among the slowest of all
@@ -104,7 +104,7 @@ impl SlowRequestDrain {
         if !slowest.is_empty() {
             pending.add_slowest(ContextId::all(), self.second, slowest);
         }
-        if self.drain.ends_hour {
+        if self.parameters.ends_hour {
             self.longest.clear();
         }
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_and_requests_after_the_shutdown_are_not_listed() {
+    fn requests_are_listed_until_the_shutdown_and_timers_never() {
         let recorder = TestRecorder::new(1);
         let timer = recorder.entry(Kind::Timer, "job");
         timer.record_measured(Duration::from_secs(9), Outcome::Completed);

@@ -1,4 +1,4 @@
-//! Timing any code: database queries, templates, jobs.
+//! Timing any code: database queries, the rendering of pages, jobs.
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Futures whose timers count under the request in which they were made.
+//! Futures whose timers count under the request in which the future was wrapped.
 
 use std::fmt;
 use std::future::Future;

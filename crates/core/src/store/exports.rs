@@ -26,7 +26,7 @@ pub fn kind_of(name: &str) -> Kind {
 /// A page of the contexts that have statistics. Contexts that only other programs have recorded come first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExportedPage {
-    /// The contexts. Contexts of the same name share their statistics, and have no hours here.
+    /// The contexts. Contexts of the same name have no hours here, because their shared statistics cannot be divided.
     pub contexts: Vec<(ContextId, ExportedHours)>,
     /// Number of all contexts.
     pub total: usize,

@@ -1,4 +1,4 @@
-//! Bounds and times that depend on the place of the store: this process, or a server that other processes use too.
+//! Limits and intervals that depend on where the store is: in this process, or on a server that other processes share.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tower_pulse_model::batch::MAX_CALL_COST;
 /// The approximate cost of a context for a call or a step.
 pub const CONTEXT_COST: usize = 24;
 
-/// Bounds and times that depend on the place of the store.
+/// Limits and intervals that depend on where the store is.
 pub struct Locality {
     /// The first and the maximum cost of a call in a flush. The cost grows until a call takes a millisecond.
     pub call_costs: RangeInclusive<usize>,

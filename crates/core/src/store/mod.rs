@@ -79,7 +79,7 @@ pub trait Store: Append + Any {
     /// Heartbeats, the status, and cleaning.
     fn upkeep(&self) -> &dyn Upkeep;
 
-    /// Bounds and times that follow from the place of the store.
+    /// Limits and intervals that depend on where the store is: in this process, or on a server.
     fn locality(&self) -> &'static Locality {
         &ON_SERVER
     }

@@ -29,7 +29,7 @@ fn the_noise_of_a_long_past_is_estimated() {
 fn a_short_past_says_little() {
     let usual = Noise::estimate(&[], 2.0);
     assert_eq!((usual.deviation, usual.correlation), (60_000, 600_000));
-    // A page without wobble gets the smallest wobble, in the unit of its score.
+    // A page without wobble gets the smallest wobble, times the slope of its score (the second argument).
     let quiet: Vec<_> = (0..2_000).map(|tick| (tick, 0.0, 1e-4)).collect();
     assert_eq!(Noise::estimate(&quiet, 1.0).deviation, 10_000);
     assert_eq!(Noise::estimate(&quiet, 2.0).deviation, 20_000);
@@ -79,7 +79,7 @@ fn the_variance_of_a_mean_has_all_its_parts() {
     wobbling.grow(5, 0.0, 0.01, 0.0);
     let covariances = 2.0 * 0.04 * (0.5f64.powi(3) + 0.5f64.powi(4) + 0.5);
     close(wobbling.variance(), (3.0 * 0.05 + covariances) / 9.0);
-    // The response to the shared level is the same in each minute, so the mean contains the whole response.
+    // The uncertainty from the shared level (the last argument) is the same in each minute: a mean does not reduce it.
     let mut shared = window(0.0, 0.0);
     shared.grow(9, 1.0, 0.01, 0.3);
     shared.grow(8, 1.0, 0.01, 0.3);

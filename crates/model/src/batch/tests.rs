@@ -63,13 +63,13 @@ fn slow_requests_are_listed_by_hour() {
     assert!(listed.eq([(HOUR, vec![9, 5]), (2 * HOUR, vec![7])]));
 }
 
-/// Microseconds are rounded once per drain, so the sum depends on the samples that are drained together.
+/// All durations are whole microseconds: otherwise, rounding once per drain would change the sums of merged batches.
 fn samples(seconds: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Sample>> {
     let nanos = (0..4_000_000u64).prop_map(|micros| micros * 1_000);
     vec((0..3u8, seconds, nanos, any::<bool>()), 0..60)
 }
 
-/// This many timers with different names, and kinds of errors, which were counted after their requests.
+/// An aggregate with this many timers, and as many kinds of errors, but without their requests: these came earlier.
 fn late_timers(names: usize) -> Aggregate {
     let mut aggregate = Aggregate::default();
     for number in 0..names {
@@ -156,7 +156,7 @@ fn a_drain_is_rounded_to_microseconds() {
 }
 
 #[test]
-fn an_hour_that_a_merge_drops_is_late_in_its_context_only() {
+fn requests_that_a_merge_drops_count_as_late_once() {
     let hours = |hours: &[i64]| {
         let mut batch = Batch::new(Precisions::default());
         for (context, kind, count) in [("GET /", Kind::Http, 2), (ALL, Kind::All, 7)] {

@@ -81,7 +81,7 @@ impl Dialer {
         let mut info = self.options.info.clone().set_redis_settings(bare);
         let mut server_info = self.server_info.clone();
         if let Some(node) = node {
-            let address = node.by_way_of(info.addr());
+            let address = node.with_transport_of(info.addr());
             info = info.set_addr(address);
             server_info = server_info.of_node(node);
         }

@@ -57,7 +57,7 @@ impl Address {
 
     /// Combines this address with the transport of `other`, which is not a Unix socket. TLS stays TLS with the same
     /// certificates, and checks the server's certificate against this host.
-    pub(crate) fn by_way_of(&self, other: &ConnectionAddr) -> ConnectionAddr {
+    pub(crate) fn with_transport_of(&self, other: &ConnectionAddr) -> ConnectionAddr {
         let mut combined = other.clone();
         if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } =
             &mut combined

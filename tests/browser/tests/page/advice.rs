@@ -15,7 +15,7 @@ async fn until_warned(page: &Page, text: &str) {
 }
 
 #[tokio::test]
-async fn files_without_a_name_and_cancelled_requests_are_explained() {
+async fn an_unnamed_file_service_and_cancelled_requests_are_explained() {
     let service = Service::misused(false).await;
     let page = Page::empty().await;
     for screen in ["overview", UNMATCHED] {

@@ -8,10 +8,11 @@ use crate::query::window::Window;
 use tower_pulse_model::running_sums::{PackedSums, RunningSums};
 use tower_pulse_model::tier::Revision;
 
-/// Approximate bytes of the points of a group of contexts in a slice, without the points.
+/// Approximate bytes of the list of a group's points in a slice, without the points.
 const PER_GROUP: usize = 64;
 
-/// The addition or the removal of a slice of a group of contexts, in the window and in the window before it.
+/// The addition or the removal of a slice of a group of contexts. A window has two *parts*: the window itself, and the
+/// window before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Move {
     pub start: i64,
@@ -73,8 +74,8 @@ impl HeldWindow {
         }
     }
 
-    /// Returns the move that a slice of a group of contexts needs, if any. `revisions` has the slice's revision in the
-    /// window and in the window before it; `None` if the slice is not in that window.
+    /// Returns the move that a slice of a group of contexts needs, if any. `revisions` has the slice's revision for
+    /// each part; `None` if the slice is not in the part.
     pub(super) fn plan(
         &self,
         group: usize,
@@ -121,8 +122,7 @@ impl HeldWindow {
         self.unverified.iter().any(|slices| !slices.is_empty())
     }
 
-    /// Clears each part that has a slice with an old revision. For a subtracted slice, the revision at its subtraction
-    /// is compared.
+    /// Clears each part in which a slice has changed since it was added. Subtracted slices are checked, too.
     pub(super) fn verify(&mut self, revision: impl Fn(i64) -> Revision) {
         for (part, removed) in std::mem::take(&mut self.unverified).into_iter().enumerate() {
             let sums = &self.sums[part];
@@ -177,7 +177,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_part_is_cleared_if_a_slice_has_changed_before_its_subtraction() {
+    fn a_part_is_cleared_if_a_held_or_a_subtracted_slice_has_changed() {
         for changed in [0, 60] {
             let mut held = window(&[0, 60]);
             let plan = held.plan(0, 0, [None, None]).expect("it leaves");

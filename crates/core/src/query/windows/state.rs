@@ -1,4 +1,4 @@
-//! The cache of windows, which lives between questions, and the results that need no further reads.
+//! The cache of windows, which lasts from one question to the next, and the answers that need only the cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ use tower_pulse_model::tier::{FINEST, Revision, TierSlice};
 /// The time after which the sums of an unused window are dropped.
 const UNUSED_TTL: Duration = Duration::from_secs(120);
 
-/// The maximum number of cached windows: the number of window names. A page of the dashboard asks for one or two
-/// windows at a time.
+/// The maximum number of cached windows: the number of window names. A screen of the dashboard asks for one or
+/// two windows at a time.
 const MAX_WINDOWS: usize = 10;
 
 /// The assumed size of a record in bytes before any record is read. Most records are smaller.
@@ -79,8 +79,8 @@ pub(super) struct WindowState {
     pub groups: ContextGroups,
     /// The open slices that were read.
     pub open: HashMap<TierSlice, OpenSlice>,
-    /// The start of the oldest slice that has records and ended before the store was created, among all slices that
-    /// were read.
+    /// The start of the oldest slice that was read, has records and ended before the store was created. Instances send
+    /// samples of that time if they could not reach a store, or after a reset.
     first: Option<i64>,
     /// When the index was read.
     pub read_at: Option<Tick>,
@@ -93,7 +93,7 @@ fn revision(index: &RecordIndex, at: TierSlice) -> Revision {
 }
 
 impl WindowState {
-    /// Stores a new index, and drops slices whose revisions have changed.
+    /// Stores a new index. Drops settled slices from `open`, and clears parts of windows with a changed revision.
     pub(super) fn take_index(&mut self, index: RecordIndex, now: i64) {
         let mut is_other = false;
         if index.contexts != self.index.contexts || self.contexts.is_empty() {
@@ -127,8 +127,8 @@ impl WindowState {
         self.held.iter().any(HeldWindow::is_unverified)
     }
 
-    /// Drops the sums of a window whose revisions in `index` have changed. `index` was read after slices were
-    /// subtracted.
+    /// Clears each part of a window that has a slice with another revision in `index`, which must have been read after
+    /// the last subtraction.
     pub(super) fn verify(&mut self, at: usize, index: &RecordIndex) {
         let held = &mut self.held[at];
         let seconds = held.seconds;
@@ -142,7 +142,7 @@ impl WindowState {
     }
 
     /// Remembers the oldest slice that has records from before the store was created. The slice in which the store was
-    /// created is recorded only from that moment on.
+    /// created does not count, because it was recorded only in part.
     pub(super) fn include_first(&mut self, (seconds, start): TierSlice, has_records: bool) {
         let is_before = start.saturating_add(i64::from(seconds)) <= self.index.recorded.since();
         if is_before && has_records {
@@ -170,7 +170,7 @@ impl WindowState {
     /// An open slice, if it was read completely and has not changed after the read.
     pub(super) fn whole_open(&self, at: TierSlice) -> Option<&OpenSlice> {
         let revision = self.index.revisions.get(&at).copied();
-        // A slice without a revision was never written, or the revisions were lost.
+        // If the index has no revisions at all, they were lost, and would show no change.
         let has_revisions = revision.is_some() || !self.index.revisions.is_empty();
         let groups = self.groups.groups.len();
         let is_whole = |slice: &&OpenSlice| slice.revision == revision && slice.groups == groups;
@@ -258,8 +258,7 @@ impl WindowState {
         (self.groups).slices_at_once(means.max().unwrap_or(UNKNOWN_RECORD_BYTES))
     }
 
-    /// The moves of slices, newest first: of slices that leave a part of the window if `are_leaving`, or else of slices
-    /// that enter the window.
+    /// The slices to remove from the sums of a window if `are_leaving`, otherwise the slices to add, newest first.
     pub(super) fn moves(&self, ready: &Ready, are_leaving: bool) -> Pages {
         let (held, seconds) = (&self.held[ready.at], ready.seconds());
         let of_window = ready.parts.iter();

@@ -64,7 +64,7 @@ pub(in crate::store) fn contexts<'a>(
         let contexts = contexts.map(|kind| (ContextId::new(kind, name), hours.clone()));
         let problems = &mut Vec::new();
         let mut contexts = snapshots(reader, contexts.collect(), &rolled, now, problems).await?;
-        // The tables of contexts do not have the sum of all HTTP contexts.
+        // `<all>` is in no table. It is kept if the store has any context, or if `<all>` has samples in these hours.
         contexts.retain(|context| {
             let is_empty = context.hour.is_none() && context.last_hour.is_none();
             context.kind != Kind::All || has_contexts || !is_empty
@@ -140,7 +140,7 @@ fn hour_at(
     let recorded = aggregate
         .as_ref()
         .map(|sums| AccessTimeStats::from(&sums.times));
-    // Only the records have late samples.
+    // Only the records have late samples, so they may have more. Only the exports have samples of other programs.
     let times = match (exported, recorded) {
         (Some(exported), Some(recorded)) if recorded.count >= exported.count => recorded,
         (Some(times), _) | (None, Some(times)) => times,

@@ -14,8 +14,8 @@ use tower_pulse_model::{pack, sorted};
 /// The minute of each instance, by the name of the instance.
 pub type InstanceReports = Vec<(Arc<str>, InstanceMinute)>;
 
-/// The contexts, in the order of their ids, of each version of the application that ran beside another version in a
-/// minute, by version.
+/// For each version of the application that ran beside another version in a minute: the version, and its contexts in
+/// the order of their ids.
 pub type VersionRecords = Vec<(Arc<str>, Vec<ReportedContext>)>;
 
 /// The reports of each instance for the minutes.

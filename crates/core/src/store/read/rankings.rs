@@ -19,9 +19,9 @@ use tower_pulse_model::ranking::{RankingSpec, RankingState};
 const MAX_TRIES: usize = 20;
 /// Number of ids that are read at once.
 const IDS_AT_ONCE: usize = 10_000;
-/// An exact answer subtracts the expired slices (those that left the window) from all sums. For this it reads at most
-/// this many ids, of the ranking and of these slices. With more ids, only the ids that may be in the answer are
-/// corrected, until the folder has subtracted the slices.
+/// An exact answer subtracts the expired slices (those that left the window) from all sums. Such an answer
+/// reads at most this many ids, of the ranking and of these slices. With more ids, only the ids that may be in the
+/// answer are corrected, until the folder has subtracted the slices.
 const MAX_EXACT_IDS: usize = 20_000;
 /// With more ids than [`MAX_EXACT_IDS`], an answer subtracts at most this number of slices, and reads
 /// [`MORE_CANDIDATES`] further ids, because a subtraction may bring them into the answer.
@@ -211,8 +211,7 @@ impl Reading<'_> {
         Ok(counts.fold(0, usize::saturating_add))
     }
 
-    /// Answers from the totals, which still include expired slices, and corrects only some ids: see
-    /// [`corrected_page`](Self::corrected_page).
+    /// Answers from the totals as they are: [`corrected_page`](Self::corrected_page) subtracts expired slices.
     async fn page_of_totals(
         &self,
         spec: RankingSpec,

@@ -51,8 +51,8 @@ pub async fn slowest(
     for of_hour in contexts.chunk_by(|(hour, _), (other, _)| hour == other) {
         let hour = of_hour[0].0;
         let ids: Vec<_> = of_hour.iter().map(|(_, id)| id.clone()).collect();
-        // A sample may be in the next hour if a clock is ahead. If it was refused, the newest accepted sample is in the
-        // hour before.
+        // A sample may be in the next hour if a clock is ahead. If this sample was refused, the newest accepted sample
+        // is in the hour before.
         let hours = hour - HOUR..hour + 2 * HOUR;
         let problems = &mut Vec::new();
         let records = hourly_records(reader, &ids, hours, &rolled, problems).await?;
