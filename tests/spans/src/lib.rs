@@ -84,7 +84,7 @@ pub fn start() -> (Pulse, Counted) {
     tracing_subscriber::registry()
         .with(timers.layer())
         .with(counted.clone().with_filter(statements))
-        .with(lines.with_filter(LevelFilter::WARN))
+        .with(lines.with_filter(LevelFilter::INFO))
         .init();
     let pulse = Pulse::builder().tracing(&timers).build().unwrap();
     (pulse, counted)
