@@ -62,8 +62,7 @@ async fn a_click_on_a_cell_lists_its_kept_requests() {
     let fast = "\u{202f}ms 20 77%; 26 samples";
     until_cell(&page, "ArrowDown", |cell| cell.contains(fast)).await;
     page.press("Enter").await;
-    let not_kept =
-        "only the slowest requests of each hour and the newest failed ones are kept one by one.";
+    let not_kept = "only the slowest and the newest failed requests of each hour are kept.";
     assert!(listed(&page, "20 requests of ", not_kept).await.is_empty());
     page.press("ArrowUp").await;
     page.press("Enter").await;

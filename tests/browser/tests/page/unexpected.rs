@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::until_polled;
 
 const SAYS_UNEXPECTED: &str =
-    "$('#status').dataset.status === 'unexpected' && /form/.test($('#banner').innerText)
+    "$('#status').dataset.status === 'unexpected' && /another version/.test($('#banner').innerText)
     && $('#banner').checkVisibility()";
 const IS_WELL: &str = "$('#status').dataset.status === 'ok' && $('#banner').hidden
     && document.body.dataset.ready === 'true' && document.body.dataset.stale === undefined";
