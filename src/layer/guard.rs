@@ -204,11 +204,12 @@ impl Guard {
             self.polls.begin(clock);
         }
         let before = active::enter(self.id);
-        self.restore();
-        ActiveRequest {
+        let active = ActiveRequest {
             guard: self,
             before,
-        }
+        };
+        active.guard.restore();
+        active
     }
 
     /// Ends a poll that did not end the request.
