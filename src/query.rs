@@ -34,8 +34,8 @@
 //!
 //! An answer about a window gives the time that the window covers ([`Covered`]), the share of it that was recorded
 //! (`complete`), the moment up to which the answer is complete (`as_of`), and the largest relative error of its
-//! percentiles (`error`). The window is compared with the window of the same length before it, if both windows are
-//! mostly recorded and have [`ENOUGH_REQUESTS`].
+//! percentiles (`error`). The window is compared with the window of the same length before it, or with the one that
+//! `against` of some questions names, if both windows are mostly recorded and have [`ENOUGH_REQUESTS`].
 //!
 //! # The seven questions
 //!

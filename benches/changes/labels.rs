@@ -50,8 +50,8 @@ pub(crate) struct Label {
     pub(crate) from: usize,
     /// The minute after the last one.
     pub(crate) to: usize,
-    /// The ratio of the slower requests' times, of the rate, or of the odds of a miss; for failing, the share of
-    /// errors; for refusing, the share of 4xx.
+    /// For slower and faster, the ratio of the times of the changed requests (for misses, of the odds of a miss); for a
+    /// surge, the ratio of the rate; for failing, the share of errors; for refusing, the share of 4xx.
     pub(crate) ratio: f64,
     /// For a mix, the share of the requests that are slower.
     pub(crate) share: f64,

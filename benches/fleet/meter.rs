@@ -34,7 +34,7 @@ pub(crate) fn process_cpu(process: u32) -> Duration {
         .sum()
 }
 
-/// The server's totals since its start.
+/// The server's totals: of CPU since its start, of commands and bytes since CONFIG RESETSTAT.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     at: Instant,
@@ -44,8 +44,9 @@ pub(crate) struct Usage {
     bytes: f64,
 }
 
-/// The number of commands of a heartbeat without a version, including its read of the store's status. One of them is
-/// ZCOUNT, which only heartbeats and rarer reads of the status use. Some heartbeats also list keys by HSCAN.
+/// The number of commands that a heartbeat of an instance without `app_version` sends, with those that read the store's
+/// status. Exactly one of them is ZCOUNT, so the calls of ZCOUNT are the number of heartbeats. Other reads of the
+/// status also use it, but they are rare. Some heartbeats also list keys by HSCAN.
 const COMMANDS_PER_HEARTBEAT: f64 = 8.0;
 
 /// The server's usage per second, on average.

@@ -1,5 +1,5 @@
-//! The SQLite of the shop, with `DEMO_SQLITE=on` and the feature `sqlite`: real statements instead of waits, which the
-//! layer of `tracing` turns into timers.
+//! The SQLite of the shop, with `DEMO_SQLITE=on` and the feature `sqlite`: real statements instead of waits. The
+//! layer of `tracing` turns the statements into timers.
 
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::Database;

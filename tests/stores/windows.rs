@@ -70,7 +70,8 @@ impl Served {
         }
     }
 
-    /// The nanoseconds of the longest poll, of both polls and of the waits, all of which follow from the duration.
+    /// The nanoseconds of the longest poll, of both polls together, and of the waits. All three are computed from the
+    /// request's duration.
     pub fn polls(&self) -> [u64; 3] {
         let longest = (self.nanos / 8_000 * (1 + self.nanos % 5)).max(1) * 1_000;
         let computed = longest + longest / 2;
@@ -367,7 +368,8 @@ impl Page {
         let paths = self.get(&uri).await;
         let (now, before) = (range(&paths), range(&paths["before"]));
         assert_eq!((before.1, before.1 - before.0), (now.0, now.1 - now.0));
-        // Minutes are kept for two hours. An answer about an earlier window has the kept part, and states its share.
+        // Minutes are kept for two hours. If only a part of the window before is kept, the answer is about this part,
+        // and `complete` is its share.
         let complete = paths["before"]["complete"].as_f64().unwrap();
         let is_kept = query.starts_with("window") || complete >= 1.0;
         let error = paths["error"].as_f64().unwrap();
@@ -436,7 +438,8 @@ impl Page {
             self.check(&row["before"], Some(context), before, error);
             assert_eq!((row.get("codes"), row.get("kinds")), (None, None));
             let ratio = per_second(row, &paths) / per_second(&row["before"], &paths["before"]);
-            // The service began within the six hours around a week ago.
+            // A week ago, the service began within the slice of six hours. If at most half of that slice was recorded,
+            // there is no ratio.
             match paths["before"]["complete"].as_f64().unwrap() > 0.5 {
                 true => near(&row["change"]["count"], ratio, 1e-9),
                 false => assert_eq!((width, &row["change"]["count"]), (21_600, &Value::Null)),
@@ -547,8 +550,8 @@ async fn windows_show_what_was_served(
             _ => rng.i64(1..90),
         });
         let now = fixture.now();
-        // If a clock is ahead, a counter's newest slice pushes out a slice that a window still shows. So series are
-        // checked only before clocks are ahead.
+        // A counter keeps a fixed number of slices. A slice written by a clock that is ahead removes a slice that a
+        // window still shows. So series are checked only before clocks are ahead.
         let has_series = step < steps / 2;
         // In the second half, samples may come after their half hour was rolled up.
         let most_late = if has_series { 1_500 } else { 3_000 };

@@ -352,7 +352,7 @@ impl Access {
             }
             Rule::Token(token) => {
                 let (user, given) = credentials(parts).unwrap_or_default();
-                // Both are always compared, so that the time does not reveal which of them is wrong.
+                // Both tokens are always compared, so that the time does not depend on which of them matches.
                 let is_token = token.matches(&given);
                 let reads = self.read_only.as_ref().map(|only| only.matches(&given));
                 let permission = match reads.is_some_and(bool::from) {

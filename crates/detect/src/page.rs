@@ -41,9 +41,9 @@ impl Page {
         excluded: &[Span],
         before: Option<(Tick, &Past)>,
     ) {
-        // The last minute up to `now` in which the past of this page is renewed. Different pages are renewed in
-        // different minutes.
+        // The phase differs from page to page, so that pages are not all renewed in the same minute.
         let phase = (number % RENEWED as u64) as Tick;
+        // The newest minute, not after `now`, in which this page is due for renewal.
         let epoch = now - (now - phase).rem_euclid(RENEWED);
         let current = self.base.as_ref().map(|base| base.epoch).or(self.missing);
         if current == Some(epoch) {

@@ -66,7 +66,8 @@ impl Outcome {
 pub struct OutcomeCounts {
     /// The number of samples of each outcome, by its number.
     pub counts: [u64; OUTCOMES],
-    /// The number of errors: samples with [`Outcome::is_error`], or with a gRPC status that is not OK.
+    /// The number of errors: by default, samples with [`Outcome::is_error`], or with a gRPC status that is not OK.
+    /// `count_as_error` may replace this rule.
     pub errors: u64,
 }
 

@@ -38,8 +38,8 @@ pub type Kinds = Tally<Arc<str>>;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally<K> {
-    /// Sorted by key. No count is 0. Copies share the counts until one of them changes, which also keeps the code that
-    /// drops an aggregate small.
+    /// Sorted by key. No count is 0. Copies share the counts until one of them changes. With an `Arc`, the compiled
+    /// code that drops an aggregate is also small.
     counts: Option<Arc<Vec<(K, u64)>>>,
     /// The counts of the keys that were dropped.
     other: u64,

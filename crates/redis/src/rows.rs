@@ -63,7 +63,8 @@ pub struct LeasedRow {
 pub struct LeasedRows {
     /// The rows.
     pub rows: Vec<LeasedRow>,
-    /// The seconds until a row is due, or the lease of a due row ends; `None` without such a row or for a single row.
+    /// The seconds until the next row can be leased: until it is due, or, if it is due, until its lease ends. `None` if
+    /// there is no such row, and for [`LeaseOf::Row`] and [`LeaseOf::Free`].
     pub next: Option<f64>,
     /// The entries of the schedule that are not rows, each as (key and entry, reason). They are skipped for a minute.
     pub problems: Vec<(String, String)>,

@@ -333,7 +333,8 @@ pub async fn run<T: redis::FromRedisValue>(
     issue(connection, words[0], &words[1..]).await
 }
 
-/// Whether the process that answers PING on this port is `pid`, and has loaded its data.
+/// Whether the process that answers PING on this port is `pid`, and has loaded its data. If the server asks
+/// for a password, neither is checked.
 pub(super) fn answers(port: u16, pid: u32) -> bool {
     let own = format!("process_id:{pid}\r\n");
     let is_ready = |reply: &str| {

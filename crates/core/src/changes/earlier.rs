@@ -31,7 +31,8 @@ pub(super) async fn compare(
     Ok(())
 }
 
-/// The figure of a change at the moment `ago` seconds before `end`, from the slice of a tier that contains that moment.
+/// The figure of a change at the moment `ago` seconds before `end`, from the slice of a tier that contains the minute
+/// before that moment.
 async fn earlier(
     store: &dyn Store,
     change: &Change,
@@ -63,8 +64,8 @@ async fn earlier(
             (failed(change.kind, &sums) as f64 / requests as f64, 0.0)
         }
         ChangeKind::Surging | ChangeKind::Silent => {
-            // `recorded` may begin within the slice, at the store's first sample. Other programs may have counted
-            // requests before that, so the slice counts as recorded from its start, except for its gaps.
+            // `recorded` may begin within the slice, at the store's first sample. Some requests may be from before the
+            // store was created, so the slice counts as recorded from its start, except for its gaps.
             let seconds = recorded
                 .from(start)
                 .seconds(start, start + i64::from(width));

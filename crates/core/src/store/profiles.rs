@@ -29,8 +29,8 @@ pub fn tables_at(at: i64) -> [Table; 2] {
     [start, start.saturating_sub(FIVE_WEEKS)].map(|start| Table::Profiles { start })
 }
 
-/// The time to live, from `now`, of the table of the five weeks that contain `at`: until the end of the next five
-/// weeks, but at least five weeks. In seconds.
+/// The seconds from `now` for which the table of `at` lives: to the end of the five weeks after those that contain
+/// `at`, but at least five weeks.
 pub fn ttl(at: i64, now: i64) -> i64 {
     let end = start_of(at).saturating_add(2 * FIVE_WEEKS);
     // A clock that is ahead must not shorten the life of new profiles.

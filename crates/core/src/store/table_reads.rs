@@ -182,8 +182,9 @@ impl RecordState {
     }
 
     /// Which slices of the finest tier are part of coarser tiers at `now`. A new state does not know this until a round
-    /// is folded, although records of an earlier generation may exist. If the state cannot be read, the result has no
-    /// pending slices, so a query misses minutes that are not yet rolled up.
+    /// is folded. Until then, every retained slice counts as pending at `now`, because records of an earlier generation
+    /// may exist. If the state cannot be read, the result has no pending slices, so a query misses minutes that are not
+    /// yet rolled up.
     pub fn rolled_at(&self, now: i64) -> RolledUp {
         let Some(mut rolled) = self.rolled.clone() else {
             return RolledUp::default();

@@ -105,7 +105,8 @@ fn the_minutes_before_a_change_do_not_show_it() {
     let began = |since, least| began(&base, &SharedMinutes::default(), since, least);
     assert_close(began(10, 3.0).expect("it begins there"), 0.3, 0.03);
     assert_close(began(11, 3.0).expect("or a minute later"), 0.3, 0.03);
-    // Two of the three minutes before 12 show the change; it is below 1,000 standard deviations; there is no minute 15.
+    // In order: two of the three minutes before 12 show the change already; the change is smaller than 1,000 standard
+    // deviations; there is no minute 15.
     let others = [began(12, 3.0), began(10, 1_000.0), began(15, 3.0)];
     assert_eq!(others, [None; 3]);
 }

@@ -17,7 +17,8 @@ use tower_pulse_model::tally::Tally;
 const MIN_SAMPLES: u64 = 10;
 
 /// Samples fail more often than usual if the share of errors exceeds the usual share by `ERRORS_BEYOND`, by the factor
-/// `ERRORS_TIMES`, and by `ERRORS_SURE` standard errors. By chance alone, so does about one of a hundred shares.
+/// `ERRORS_TIMES`, and by `ERRORS_SURE` standard errors. By chance alone, about one share in a hundred exceeds all
+/// three; with few samples, more shares do.
 const ERRORS_BEYOND: f64 = 0.01;
 const ERRORS_TIMES: f64 = 1.5;
 const ERRORS_SURE: f64 = 3.0;

@@ -49,7 +49,7 @@ fn samples_of_the_future_are_refused_and_counted() {
     let precisions = Precisions::new([60], 120);
     let mut round = empty(NOW);
     let (allowed, refused) = (NOW + SKEW_ALLOWED, NOW + SKEW_ALLOWED + HOUR);
-    // A batch holds the statistics of two hours.
+    // A batch holds the statistics of at most two hours (`MAX_HOURS`), so each batch has two of the three times.
     let batches = [[NOW, allowed], [NOW, refused], [allowed, refused]];
     for (late, seconds) in batches.iter().enumerate() {
         let batch = batch(&precisions, seconds, late as u64);
@@ -162,7 +162,7 @@ fn records_are_added_to_the_tiers_that_they_belong_to() {
     let newest = FINEST.slice(NOW);
     assert_eq!(slices_in(with_days, &rolled, NOW), slices(&rolled, NOW));
     assert_eq!(slices(&rolled, NOW), [(60, oldest), (60, newest)]);
-    // At this moment, the third slice is just too old.
+    // At the start of the newest minute, the third of `seconds` is exactly at the cutoff, and so already too old.
     assert_eq!(slices(&rolled, newest), [(60, oldest), (60, newest)]);
     rolled.advance(NOW + HOUR);
     rolled.finish();
