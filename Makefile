@@ -1,10 +1,9 @@
 # A newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
 .PHONY: test check mixed public-items setup fmt scripts lint check-sets lint-sets unit repeat browser screenshots page-figures loom surface objects instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
-# The format, the lints with all features, and all tests.
 test: setup fmt scripts lint check-sets unit
 
-# The checks that fail rarely. CI runs them after the tests, and in parallel, because they mostly compile.
+# The checks that fail rarely. CI runs them after the tests, and several at once, because they mostly compile.
 check:
 	@$(MAKE) --no-print-directory --jobs lint-sets instructions mixed public-items
 
@@ -37,7 +36,7 @@ check-sets:
 	for features in axum admin redis; do \
 	cargo check --locked -p tower-pulse --lib --no-default-features --features "$$features" || exit 1; done
 
-# Checks each feature that turns on others, alone, and the documentation; `make test-all` checks all pairs of features.
+# Checks single features and the documentation; `make test-all` checks all pairs of features.
 lint-sets:
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
 	cargo clippy --locked -p pulse-peers --all-targets -- -D warnings
@@ -55,9 +54,9 @@ public-items:
 
 PUBLISHED := tower-pulse $(patsubst crates/%/Cargo.toml,tower-pulse-%,$(wildcard crates/*/Cargo.toml))
 
-# Runs the tests of all packages, except the test of the public items, in one debug build. JOBS suites run at a time,
-# with TEST_THREADS tests each: most tests wait for a server or a page, so two cores are enough. axe-core is downloaded
-# once from npm's registry into target/.
+# Runs the tests of the packages in TESTED, in one debug build. JOBS suites run at a time, with TEST_THREADS tests each:
+# most tests wait for a server or a page, so two cores are enough. axe-core is downloaded once from npm's registry into
+# target/.
 TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --exclude pulse-spans --exclude pulse-surface --all-features
 LONG := integration page
 
@@ -102,8 +101,8 @@ objects:
 loom:
 	cargo test --locked -p pulse-loom
 
-# Checks the allocations and instructions of a request, which are the same in every run. There is one codegen unit, as
-# inlining would otherwise depend on the division into units.
+# Checks the allocations and instructions of a request, which are the same in every run. With more codegen units than
+# one, inlining would depend on the division into units.
 instructions:
 	@tests/setup.sh valgrind cc
 	CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=false cargo run --locked --release -p pulse-peers --no-default-features --target-dir target/check -- --check
@@ -124,7 +123,7 @@ chaos: setup
 MINUTES ?= 15
 
 soak: setup
-	cargo test --locked --release -p tower-pulse --all-features --test soak -- run $(MINUTES)
+	cargo test --locked --release -p tower-pulse --all-features --test chaos -- soak $(MINUTES)
 
 # Breaks a copy of the source in one place at a time. target/mutants/missed.txt lists the breaks that no test noticed.
 # SHARD=3/12 tries the fourth twelfth; ITERATE=1 continues a stopped run.
@@ -169,9 +168,9 @@ test-all-feature-pairs: setup
 test-all-minimal-versions:
 	tests/all/minimal_versions.sh
 
-# Tests the rules and alerts of docs/prometheus in a real Prometheus, which scrapes the demo during an incident, and
+# Tests the rules and alerts of docs/prometheus in a real Prometheus, which scrapes the demo during an incident. Also
 # parses the demo's answers with the strict parser of PyPI's prometheus_client. Takes about three minutes. Debian's
-# package is unpacked into target/, as its installation would start a service.
+# package is only unpacked into target/: its installation would start a service.
 test-all-prometheus: setup
 	@tests/setup.sh pip3
 	@[ -x target/prometheus/usr/bin/prometheus ] || { mkdir -p target/prometheus && cd target/prometheus && \

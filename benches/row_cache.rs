@@ -1,5 +1,5 @@
 //! Compares the row cache with a bare GET: `cargo bench -p pulse-benches --bench row_cache`. The bench takes about a
-//! minute and a half; `ROWS_SECONDS=10` measures the lateness for ten seconds instead of sixty.
+//! minute and a half; `ROWS_SECONDS=10` measures the lateness of refreshes for ten seconds instead of sixty.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::collections::HashMap;
@@ -12,7 +12,6 @@ use redis::aio::MultiplexedConnection;
 use tower_pulse::Pulse;
 use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};
 
-/// The time that the loader takes.
 const LOAD: Duration = Duration::from_millis(5);
 const ROUNDS: usize = 7;
 const READS: usize = 1_000;
@@ -80,8 +79,8 @@ async fn micros(read: impl AsyncFn()) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / READS as f64
 }
 
-/// Reads by each method in turn, round by round, so that the noise of the machine affects all methods equally.
-async fn reads() {
+/// Measures reads by each method in turn, so that the noise of the machine affects all methods equally.
+async fn measure_reads() {
     let server = RedisServer::start().await;
     let (pulse, builder, _) = instance(&server);
     let cache = builder.build().unwrap();
@@ -123,8 +122,8 @@ async fn reads() {
     pulse.shutdown().await.unwrap();
 }
 
-/// Measures how many refreshes are made per second if all rows are always late.
-async fn refreshes() {
+/// Measures how many refreshes are made per second if all rows are always due.
+async fn measure_refreshes() {
     const SPAN: Duration = Duration::from_secs(5);
     let server = RedisServer::start().await;
     let mut connection = server.connection().await;
@@ -149,9 +148,9 @@ async fn refreshes() {
     println!();
 }
 
-/// Measures the lateness of 1,000 rows with an interval of 1 s. Two daemons, the tasks that refresh due rows, share the
+/// Measures the lateness of 1,000 rows with an interval of 1 s. Two daemons (tasks that refresh due rows) share the
 /// rows.
-async fn lateness() {
+async fn measure_lateness() {
     let span = std::env::var("ROWS_SECONDS").map_or(60, |seconds| seconds.parse().unwrap());
     let server = RedisServer::start().await;
     let (first, builder, loader) = instance(&server);
@@ -163,7 +162,7 @@ async fn lateness() {
         .unwrap();
     let rows = (0..1_000).map(|id| (id.to_string(), Duration::from_secs(1)));
     cache.schedule_many(rows).await.unwrap();
-    // The first refreshes of the rows are not all due at once.
+    // The first refreshes are not measured: later ones are spread at random.
     tokio::time::sleep(Duration::from_secs(3)).await;
     loader.0.lock().unwrap().clear();
     tokio::time::sleep(Duration::from_secs(span)).await;
@@ -214,7 +213,7 @@ async fn main() {
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
-    reads().await;
-    refreshes().await;
-    lateness().await;
+    measure_reads().await;
+    measure_refreshes().await;
+    measure_lateness().await;
 }

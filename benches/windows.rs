@@ -1,9 +1,10 @@
 //! The cost of the dashboard's windows with 2,000 busy contexts and two weeks of records in Redis:
 //! `cargo bench -p pulse-benches --bench windows`. A *look* is a question of the dashboard about a window. The bench
-//! measures the first look of a new `Pulse` and later looks, how long a look holds a worker thread, the service's own
-//! requests during looks, the first answer about each window, and answers, commands and memory in steady state.
+//! measures the first look of a new `Pulse` and later looks. It also measures how long a look holds a worker thread,
+//! the service's own requests during looks, the first answer about each window, and answers, commands and memory in
+//! steady state.
 //!
-//! The bench writes the records into Redis as the fold would, and replaces the newest slices each second.
+//! The bench writes the records into Redis as the fold would, and replaces the newest minute each second.
 //! `WINDOWS_CONTEXTS` and `WINDOWS_SECONDS` change the size. No instance folds or cleans meanwhile.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
@@ -31,7 +32,6 @@ use tower_pulse_model::tier::{FINEST, RolledUp, TIERS};
 
 const PREFIX: &str = "pulse:";
 const WINDOWS: [&str; 8] = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];
-/// The requests per context and minute.
 const REQUESTS: usize = 60;
 
 fn setting(name: &str, default: usize) -> usize {
@@ -79,7 +79,7 @@ struct Bench {
 const BENCH_COMMANDS: &str =
     "hset info zadd client|setinfo client|setname slowlog|get ping config|get";
 
-/// The server's usage by read commands.
+/// The read commands of the server, and the time that they took.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     commands: f64,
@@ -104,9 +104,9 @@ impl Bench {
             }
             set.exec_async(&mut self.connection).await.unwrap();
         }
-        let place = start.div_euclid(i64::from(seconds)).rem_euclid(256);
+        let index = start.div_euclid(i64::from(seconds)).rem_euclid(256);
         let revision = format!("{start} {}", self.rng.u64(..));
-        let field = format!("{seconds}:{place}");
+        let field = format!("{seconds}:{index}");
         self.set("revisions", &[(field.as_str(), revision)]).await;
     }
 
@@ -147,7 +147,7 @@ impl Bench {
         let _: u64 = issue(&mut self.connection, "HSET", (key, fields)).await;
     }
 
-    /// The usage by all commands except [`BENCH_COMMANDS`].
+    /// The usage so far by all commands except [`BENCH_COMMANDS`].
     async fn usage(&mut self) -> Usage {
         let stats: String = issue(&mut self.connection, "INFO", "commandstats").await;
         let mut usage = Usage::default();
@@ -176,12 +176,12 @@ impl Bench {
 
     /// The slowest reading command so far, in milliseconds.
     async fn slowest(&mut self) -> f64 {
-        type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
-        let entries: Vec<Entry> = issue(&mut self.connection, "SLOWLOG", ("GET", 10_000)).await;
-        let reads = entries
+        type Slow = (u64, u64, u64, Vec<Vec<u8>>, String, String);
+        let commands: Vec<Slow> = issue(&mut self.connection, "SLOWLOG", ("GET", 10_000)).await;
+        let reads = commands
             .iter()
-            .filter(|entry| !matches!(&*entry.3[0], b"HSET" | b"INFO" | b"SLOWLOG" | b"ZADD"));
-        reads.map(|entry| entry.2 as f64 / 1e3).fold(0.0, f64::max)
+            .filter(|slow| !matches!(&*slow.3[0], b"HSET" | b"INFO" | b"SLOWLOG" | b"ZADD"));
+        reads.map(|slow| slow.2 as f64 / 1e3).fold(0.0, f64::max)
     }
 }
 
@@ -208,14 +208,13 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The number of tries of each measurement.
 const TRIES: usize = 7;
 /// The window of the looks that have goals.
 const GOAL_WINDOW: &str = "1h";
 
 fn verdict(value: f64, goal: f64) -> String {
-    let is_met = if value <= goal { "ok" } else { "**MISSED**" };
-    format!("{value:.1} | <= {goal:.0}: {is_met}")
+    let result = if value <= goal { "ok" } else { "**MISSED**" };
+    format!("{value:.1} | <= {goal:.0}: {result}")
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -224,18 +223,18 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The router of a new `Pulse`, which has not read any window.
-fn new_page(bench: &Bench) -> Router {
+fn new_router(bench: &Bench) -> Router {
     let builder = Pulse::builder().redis(bench.server.url());
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     pulse.router(Access::open())
 }
 
-/// Measures first looks at a window and the window before it, each in a new page.
+/// Measures first looks at a window and the window before, each by a new `Pulse`.
 async fn first_looks(bench: &mut Bench) {
     let (mut commands, mut redis, mut took) = (Vec::new(), Vec::new(), Vec::new());
     let began = processor_millis(std::process::id());
     for _ in 0..TRIES {
-        let app = new_page(bench);
+        let app = new_router(bench);
         // This request opens the connection.
         get_ok(&app, "/api/health").await;
         let start = bench.usage().await;
@@ -249,7 +248,7 @@ async fn first_looks(bench: &mut Bench) {
     println!("| ms of Redis | {} |", verdict(median(redis), 80.0));
     println!("| ms | {} |", verdict(median(took), 300.0));
     let processor = (processor_millis(std::process::id()) - began) / TRIES as f64;
-    println!("| ms of this process's processors, on average | {processor:.0} | |");
+    println!("| CPU ms of this process, on average | {processor:.0} | |");
 }
 
 /// The time for which a thread has waited for a processor.
@@ -280,7 +279,7 @@ fn longest_holds(bench: &Bench, uri: &str) -> [f64; 2] {
     let schedule = File::open("/proc/thread-self/schedstat").unwrap();
     let mut least = [f64::MAX; 2];
     for _ in 0..TRIES {
-        let app = runtime.block_on(async { new_page(bench) });
+        let app = runtime.block_on(async { new_router(bench) });
         runtime.block_on(get_ok(&app, "/api/health"));
         for (at, looks) in [1, 5].into_iter().enumerate() {
             let mut longest = Duration::ZERO;
@@ -340,7 +339,7 @@ async fn service_while_reading(bench: &Bench) {
     let at_rest = service_latencies(&pulse, tokio::time::sleep(Duration::from_secs(3))).await;
     let reading = async {
         for _ in 0..TRIES {
-            get_ok(&new_page(bench), "/api/paths?window=7d&limit=100").await;
+            get_ok(&new_router(bench), "/api/paths?window=7d&limit=100").await;
         }
     };
     let while_reading = service_latencies(&pulse, reading).await;
@@ -393,10 +392,12 @@ async fn main() {
         println!("| {label} | {first} | {later} |");
     }
     service_while_reading(&bench).await;
-    let app = new_page(&bench);
+    let app = new_router(&bench);
     let before = resident_bytes(std::process::id());
 
-    println!("\n| window | first answer | complete | whole after |\n|---|---|---|---|");
+    println!(
+        "\n| window | first answer | its complete share | complete after |\n|---|---|---|---|"
+    );
     for window in WINDOWS {
         let start = Instant::now();
         let (answer, first) = get(&app, window).await;
@@ -419,7 +420,7 @@ async fn main() {
     println!("\nslowest reading command: {} ms", bench.slowest().await);
 
     println!(
-        "\n| windows in use | commands/s | Redis CPU ms/s | answer ms, median | p99 | largest | held MiB |\n|---|---|---|---|---|---|---|"
+        "\n| windows in use | commands/s | Redis CPU ms/s | answer ms, median | p99 | longest | more memory, MiB |\n|---|---|---|---|---|---|---|"
     );
     let mut later = [0.0; 2];
     for (label, windows) in [
@@ -443,7 +444,7 @@ async fn main() {
                 }
             }
             for window in windows {
-                // Two pages look at the same window.
+                // Two dashboards look at the same window.
                 let (a, b) = tokio::join!(get(&app, window), get(&app, window));
                 took.insert((a.1, took.len()), ());
                 took.insert((b.1, took.len()), ());

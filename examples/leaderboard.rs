@@ -3,7 +3,7 @@
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `POST /posts/{id}/like?n=1` | 204 when every instance can read the likes; 202 when they are recorded, but the store has not confirmed them yet; 503 when they are dropped |
+//! | `POST /posts/{id}/like?n=1` | 204 when every instance can read the likes; 202 when they are recorded, but the store has not confirmed them yet; 503 after any other error |
 //! | `GET /top?offset=0&limit=10` | `[{"id": "7", "score": 1}]`, highest first |
 //! | `GET /admin/pulse` | the dashboard; the ranking is at `/admin/pulse/api/rankings?name=posts` |
 //!
@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | `LISTEN` | loopback address and port | `127.0.0.1:3000` |
 //! | `REDIS_URL` | the Redis that keeps everything | absent: in memory |
-//! | `PULSE_PREFIX` | the prefix of every key; with an empty prefix, the keys are the article's | `pulse:` |
+//! | `PULSE_PREFIX` | the prefix of every key; with an empty prefix, the keys are the book's | `pulse:` |
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 use std::error::Error;
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .map_err(|_| format!("LISTEN={listen:?}: must be an IP address and a port"))?;
     if !listen.ip().is_loopback() {
         return Err(
-            format!("LISTEN={listen}: the dashboard is open, so it must be loopback").into(),
+            format!("LISTEN={listen}: the dashboard is open, so use a loopback address").into(),
         );
     }
     let mut builder = Pulse::builder();
@@ -74,12 +74,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     axum::serve(listener, app)
         .with_graceful_shutdown(shutdown_signal())
         .await?;
-    // An unreachable store is no error of the example: the crate has logged it.
+    // An unreachable store is not an error of the example: the crate has logged it.
     let _ = pulse.shutdown().await;
     Ok(())
 }
 
-/// Adds likes to a post.
 async fn like(
     State(posts): State<Ranking>,
     Path(id): Path<String>,
@@ -100,7 +99,6 @@ async fn like(
     }
 }
 
-/// The posts with the most likes.
 async fn top(State(posts): State<Ranking>, Query(parameters): Parameters) -> Response {
     let (Some(offset), Some(limit)) = (
         number::<usize>(&parameters, "offset", 0),
@@ -120,7 +118,7 @@ async fn top(State(posts): State<Ranking>, Query(parameters): Parameters) -> Res
     }
 }
 
-/// A parameter, or its default; `None` if it is not a number.
+/// A parameter, or its default; `None` if the parameter is not a number.
 fn number<T: std::str::FromStr>(
     parameters: &[(String, String)],
     name: &str,

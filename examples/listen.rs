@@ -11,7 +11,7 @@ use tokio::net::TcpSocket;
 /// # Errors
 ///
 /// The system's error, for example if another process listens on the address.
-pub fn can_be_bound(address: SocketAddr) -> io::Result<()> {
+pub fn check_address(address: SocketAddr) -> io::Result<()> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),

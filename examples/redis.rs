@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".into());
     let pulse = Pulse::builder()
         .redis(url)
-        // Keys begin with `pulse:shop:`, so that several services share a server.
+        // Keys begin with `pulse:shop:`, so that several services can share a server.
         .service("shop")
         .flush_interval(Duration::from_secs(1))
         .ignore(["/healthz"])

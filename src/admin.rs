@@ -1,12 +1,12 @@
-//! The admin router: a page, a JSON API and Prometheus text, mounted in the service itself.
+//! The admin router: a dashboard, a JSON API and Prometheus text, mounted in the service itself.
 //!
 //! [`Pulse::mount`](crate::Pulse::mount) creates the router for `Router::merge`, and
 //! [`Pulse::router`](crate::Pulse::router) for `nest` and `nest_service`. Both need an [`Access`], which decides which
 //! requests are answered; see the guide's page [access](crate::guide::access).
 //!
-//! The guide's page [the API](crate::guide::api) lists the endpoints below the mount point, with their parameters
-//! and errors. The page [objects](crate::guide::objects) lists the fields of the answers. Each question reaches the
-//! store at most once a second, however many pages are open. The admin router never records its own requests.
+//! The guide's page [the API](crate::guide::api) lists the endpoints below the mount point, with their parameters and
+//! errors. The page [objects](crate::guide::objects) lists the fields of the answers. Each question reaches the store
+//! at most once a second, however many dashboards are open. The admin router never records its own requests.
 //!
 //! If the service has a login, a layer of your own may decide who enters:
 //!

@@ -55,8 +55,8 @@ use tower_pulse_redis::RedisOptions;
 pub struct Builder<Of = Pulse> {
     of: PhantomData<fn() -> Of>,
     backend: Backend,
-    /// The methods that set the store.
-    store_named_by: Vec<&'static str>,
+    /// The methods that have set the store.
+    store_set_by: Vec<&'static str>,
     /// The configuration of the recording, without the values that `build` derives.
     options: HandleOptions,
     prefix: Option<String>,
@@ -113,7 +113,7 @@ impl<Of> Default for Builder<Of> {
         Self {
             of: PhantomData,
             backend: Backend::Memory,
-            store_named_by: Vec::new(),
+            store_set_by: Vec::new(),
             options: HandleOptions {
                 clock: Clock::system(),
                 precisions: Precisions::default(),
@@ -173,13 +173,14 @@ impl Pulse {
 /// The settings that an instance and a [`Dashboard`](crate::Dashboard) share.
 impl<Of> Builder<Of> {
     /// The prefix of every key in Redis: `pulse:` by default, at most 128 bytes, without control characters. With an
-    /// empty prefix, the keys are those of the book *Redis in Action*.
+    /// empty prefix, the [book's keys](crate::guide::counters_rankings_rows#keys-that-other-programs-can-read) have the
+    /// book's names.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
         self
     }
 
-    /// The name of the service, 1 to 100 bytes without control characters. The page shows the name. Without a
+    /// The name of the service, 1 to 100 bytes without control characters. The dashboard shows the name. Without a
     /// [`prefix`](Self::prefix), the keys in Redis begin with `pulse:{service}:`, which keeps several services apart.
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = Some(service.into());
@@ -202,10 +203,9 @@ impl<Of> Builder<Of> {
     /// The approximate bytes of windows and answers that are kept for the admin router and [`Pulse::query`]: 1 MiB to 1
     /// TiB, 64 MiB by default. The default is enough for 2,000 busy contexts in all named windows.
     ///
-    /// Above this bound, windows are dropped, beginning with the window whose last question is the oldest. The next
-    /// question about a dropped window reads the window again. If a single window does not fit, the answer is an error
-    /// that names this setting. A window takes about 8 kB for each busy context. Answers that are being sent do not
-    /// count.
+    /// Above this bound, the least recently used windows are removed; the next question about one reads it again. If a
+    /// single window does not fit, the answer is an error that names this setting. A window takes about 8 kB for each
+    /// busy context. Answers in transit do not count.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -252,8 +252,8 @@ impl Builder {
     }
 
     /// The time between two flushes: 10 ms to 60 s. By default 1 s, and up to 10 s in a fleet of more than 400
-    /// instances. An instance flushes earlier if half of the `max_ids` of a [ranking](crate::Pulse::ranking) wait, and
-    /// at least 1,000 ids. Otherwise, the ranking would soon drop ids.
+    /// instances. An instance flushes earlier if at least 1,000 ids of a [ranking](crate::Pulse::ranking) wait, and
+    /// half of its `max_ids` or more: otherwise, the ranking would soon have no room.
     pub fn flush_interval(mut self, interval: Duration) -> Self {
         self.options.flush.interval = Some(interval);
         self
@@ -281,7 +281,7 @@ impl Builder {
     /// The length of the history, which has slices of a day: 15 to 400 days, rounded up to whole days. Without a
     /// history (the default), data is kept for 15 days, in slices of six hours.
     ///
-    /// A history adds a record for each context and day, UTC, with everything that the dashboard shows of a window; see
+    /// A history adds a record of each context and day (UTC), which has all that the dashboard shows of a window: see
     /// the [sizes](crate::guide::sizing#a-history). The windows `30d` and `90d`, and the windows before them, cover
     /// only the days of the history. The history begins when an instance first asks for it: earlier days are shown as
     /// not recorded. A store in memory keeps the history until the process ends, within
@@ -481,7 +481,8 @@ impl Builder {
 
     /// Records the panics within requests: a request that fails by a panic has the kind `panic at src/orders.rs:88`,
     /// and the text of the panic as its message. A panic that a middleware within the layer turns into a 500, as
-    /// tower-http's `CatchPanic` does, is recorded too. Without this setting, a panic is an outcome without a kind.
+    /// tower-http's `CatchPanicLayer` does, is recorded too. Without this setting, a panic is an outcome without a
+    /// kind.
     ///
     /// [`build`](Self::build) installs a panic hook for the whole process, once. The hook calls the hook that was
     /// installed before, and costs nothing as long as nothing panics. If the application sets another hook later, that
@@ -497,8 +498,8 @@ impl Builder {
         self
     }
 
-    /// The spans and events that become timers of this `Pulse`, whose layer a subscriber has. See
-    /// [`SpanTimers`](crate::tracing::SpanTimers).
+    /// Sets which spans and events become timers of this `Pulse`. Also add the layer of `timers` to the subscriber:
+    /// [`SpanTimers`](crate::tracing::SpanTimers) has an example.
     #[cfg(feature = "tracing")]
     pub fn tracing(mut self, timers: &crate::tracing::SpanTimers) -> Self {
         self.tracing = Some(timers.clone());
@@ -531,7 +532,7 @@ impl Builder {
         self
     }
 
-    /// Declares names of counters that are used later, so that [`build`](Self::build) refuses reserved names: `hits`,
+    /// Declares names of counters that are used later. [`build`](Self::build) then refuses reserved names: `hits`,
     /// `errors` and `micros`, alone or before a colon.
     pub fn declare_counters<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         let names = names.into_iter().map(Into::into);

@@ -5,7 +5,7 @@ mod router;
 
 use std::sync::Arc;
 
-use crate::pulse::PageOptions;
+use crate::pulse::ViewOptions;
 use tower_pulse_core::handle::HandleOptions;
 use tower_pulse_core::health::Notices;
 use tower_pulse_core::query::answers::Reader;
@@ -35,7 +35,7 @@ use tower_pulse_core::store::Store;
 pub struct Dashboard {
     query: Reader,
     #[cfg_attr(not(feature = "admin"), allow(dead_code))]
-    page: PageOptions,
+    view: ViewOptions,
 }
 
 impl std::fmt::Debug for Dashboard {
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Dashboard {
 
 impl Dashboard {
     /// Creates the dashboard of a store, which must be read-only.
-    pub(crate) fn new(store: Arc<dyn Store>, options: HandleOptions, page: PageOptions) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, options: HandleOptions, view: ViewOptions) -> Self {
         let query = reader(Source::new(
             store,
             skew::following(options.clock),
@@ -58,7 +58,7 @@ impl Dashboard {
             Notices::default(),
             None,
         ));
-        Self { query, page }
+        Self { query, view }
     }
 
     /// Returns the reader of the data that the dashboard shows: see [`query`](crate::query).

@@ -31,7 +31,7 @@ pub struct Pulse(Arc<Inner>);
 /// Settings that only the dashboard uses.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "admin"), allow(dead_code))]
-pub(crate) struct PageOptions {
+pub(crate) struct ViewOptions {
     /// The name of the service.
     pub(crate) service: Option<String>,
     /// The URL of a trace, with a placeholder for its id.
@@ -43,7 +43,7 @@ struct Inner {
     store: Store,
     skips: IgnoreList,
     #[cfg_attr(not(feature = "admin"), allow(dead_code))]
-    page: PageOptions,
+    view: ViewOptions,
     #[cfg(feature = "admin")]
     posts: Arc<tower_pulse_admin::WriteLimit>,
 }
@@ -64,14 +64,14 @@ impl std::fmt::Debug for Pulse {
 }
 
 impl Pulse {
-    pub(crate) fn new(handle: Handle, skips: IgnoreList, page: PageOptions) -> Self {
+    pub(crate) fn new(handle: Handle, skips: IgnoreList, view: ViewOptions) -> Self {
         #[cfg(feature = "admin")]
         let posts = Arc::new(tower_pulse_admin::WriteLimit::new(handle.clock().clone()));
         Self(Arc::new(Inner {
             store: Store::from(handle.store().clone()),
             handle,
             skips,
-            page,
+            view,
             #[cfg(feature = "admin")]
             posts,
         }))
@@ -85,7 +85,7 @@ impl Pulse {
     /// Add it with axum's `Router::layer`.
     #[cfg(feature = "axum")]
     pub fn layer(&self) -> PulseLayer {
-        self.make_layer(Source::Matched { with_method: true })
+        self.make_layer(Source::Matched { has_method: true })
     }
 
     /// Returns the middleware for any tower service, with or without axum. The function returns the context of each
@@ -117,10 +117,9 @@ impl Pulse {
         PulseLayer::new(self.recorder().clone(), source, self.0.skips.clone())
     }
 
-    /// Returns a layer for `tracing-subscriber`, which turns spans and events into timers of their requests: statements
-    /// of sqlx, calls of other services, and spans with the field `pulse.timer`. The module
-    /// [`tracing`](crate::tracing) has an example. To choose other spans and names, use
-    /// [`Builder::tracing`](crate::Builder::tracing) instead.
+    /// Returns a layer for `tracing-subscriber`, which turns statements of sqlx, calls of other services, and spans
+    /// with the field `pulse.timer` into timers of their requests. The module [`tracing`](crate::tracing) has an
+    /// example. To choose other spans and names, use [`Builder::tracing`](crate::Builder::tracing) instead.
     #[cfg(feature = "tracing")]
     pub fn tracing<S>(&self) -> impl tracing_subscriber::Layer<S> + Send + Sync + use<S>
     where
@@ -153,7 +152,7 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     pub fn timer(&self, context: &str) -> Timer {
-        Timer::start(self.recorder().entry(Kind::Timer, context))
+        Timer::start(self.recorder().context(Kind::Timer, context))
     }
 
     /// Times a future, from its first poll until it completes, is cancelled or panics. Any output counts as completed.
@@ -168,7 +167,7 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     pub fn time<F: Future>(&self, context: &str, future: F) -> Timed<F> {
-        let timer = self.recorder().entry(Kind::Timer, context);
+        let timer = self.recorder().context(Kind::Timer, context);
         Timed::new(timer, future, |_| false)
     }
 
@@ -186,7 +185,7 @@ impl Pulse {
     where
         F: Future<Output = Result<T, E>>,
     {
-        let timer = self.recorder().entry(Kind::Timer, context);
+        let timer = self.recorder().context(Kind::Timer, context);
         Timed::new(timer, future, Result::is_err)
     }
 
@@ -217,7 +216,7 @@ impl Pulse {
         F: Future<Output = Result<T, E>>,
         K: FnOnce(&E) -> Failure,
     {
-        let timer = self.recorder().entry(Kind::Timer, context);
+        let timer = self.recorder().context(Kind::Timer, context);
         let timed = Timed::new(timer.clone(), future, Result::is_err);
         async move {
             let result = timed.await;
@@ -228,9 +227,9 @@ impl Pulse {
         }
     }
 
-    /// Wraps a future, so that the timers in it count under the request in which `within` is called, wherever the
-    /// future runs: in a spawned task, on another thread, after the response. Has no effect outside of a recorded
-    /// request. See [where the time goes](crate::guide::request_timers).
+    /// Wraps a future, so that its timers count under the request in which `within` is called. The future may run in a
+    /// spawned task, on another thread, or after the response. Has no effect outside of a recorded request. See [where
+    /// the time goes](crate::guide::request_timers).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -291,7 +290,7 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     pub fn record_duration(&self, context: &str, duration: Duration) {
-        let timer = self.recorder().entry(Kind::Timer, context);
+        let timer = self.recorder().context(Kind::Timer, context);
         timer.record_measured(duration, Outcome::Completed);
     }
 
@@ -352,20 +351,20 @@ impl Pulse {
         &self.0.store
     }
 
-    /// Returns the work of the background tasks as functions, for a caller that moves the clock, such as a test or a
-    /// replay of a log.
+    /// Returns functions that do the work of the background tasks, for a caller that moves the clock, such as a test or
+    /// a replay of a log.
     pub fn simulation(&self) -> Simulation<'_> {
         Simulation::new(&self.0.handle)
     }
 
     /// Sends everything recorded so far to the store, and returns when the data can be read. An answer of the admin
-    /// router or of a query is reused for a second: with [`Clock::manual`](crate::Clock::manual), advance the clock by
+    /// router or of a query is reused for a second. With [`Clock::manual`](crate::Clock::manual), advance the clock by
     /// a second before you ask the same question again.
     ///
     /// # Errors
     /// The store failed, or no instance has folded the samples within 5 s. Nothing is lost in these cases: the next
     /// flush sends the samples again, and the journal is folded later. If a key has a foreign value, the error names
-    /// the key: the data for this key was dropped, and all other data is in the store.
+    /// the key: the data for this key was omitted, and all other data is in the store.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing, and nothing counts twice.
@@ -384,8 +383,8 @@ impl Pulse {
     /// # Errors
     /// The store did not accept all requests and all additions to counters and rankings within
     /// [`shutdown_timeout`](crate::Builder::shutdown_timeout), or it has lost samples that it had acknowledged. Samples
-    /// that wait in the journal are no error: this call folds them if there is time; otherwise another instance folds
-    /// them, or the next one that starts.
+    /// that wait in the journal are no error: this call folds them if there is time. Otherwise, another instance folds
+    /// them, now or after its start.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: call it again.

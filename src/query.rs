@@ -24,18 +24,18 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A question is a type whose fields are the parameters of the API, with the same defaults, or a text for
-//! [`Reader::json`]. With the trait [`Question`] in scope, `PathsQuery::default().with(|of| of.limit = Some(3))` makes
+//! A question is a text for [`Reader::json`], or a type whose fields are the parameters of the API, with the same
+//! defaults. With the trait [`Question`] in scope, `PathsQuery::default().with(|of| of.limit = Some(3))` makes
 //! a question in one expression. The [API](crate::guide::api) lists the questions, and its
 //! [objects](crate::guide::objects) the fields of their answers.
 //!
 //! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
 //! The API and the dashboard show these answers: their JSON has the same names, and adds only data for drawing.
 //!
-//! An answer about a window gives the time that the window covers ([`Covered`]), the share of it that was recorded
-//! (`complete`), the moment up to which the answer is complete (`as_of`), and the largest relative error of its
-//! percentiles (`error`). The window is compared with the window of the same length before it, or with the one that
-//! `against` of some questions names, if both windows are mostly recorded and have [`ENOUGH_REQUESTS`].
+//! An answer about a window has the time that the window covers ([`Covered`]), and the share of this time that was
+//! recorded (`complete`). The answer is complete up to `as_of`; `error` is the largest relative error of its
+//! percentiles. The window is compared with the window of the same length before it, or with the one that `against`
+//! names. Ratios are `None` unless both are mostly recorded, and have [`ENOUGH_REQUESTS`].
 //!
 //! # The seven questions
 //!
@@ -44,11 +44,11 @@
 //! | What has changed? | [`ChangesQuery`] |
 //! | What do I fix first? | `json("fix_first")` |
 //! | Since when? | `since` of the [`ChangeRow`] |
-//! | Is it my code, or which part? | `suspects` of the [`ChangeRow`], and `timers` of `json("path?context=…")` |
+//! | Is it my code or a timer? | `suspects` of the [`ChangeRow`], and `timers` of `json("path?context=…")` |
 //! | Which requests? | [`SlowestRequestsQuery`], or the `worst_requests` of `json("path?window=1h&context=…")` |
 //! | Which instance? | `json("instances?context=…")` |
-//! | Did the deploy do it? | `deploy` of the change |
+//! | Did the deploy do it? | `deploy` of the [`ChangeRow`] |
 //!
-//! Each question reaches the store at most once a second, however often it is asked.
+//! A repeated question reaches the store at most once a second.
 
 pub use tower_pulse_core::query::answers::*;

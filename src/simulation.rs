@@ -47,8 +47,8 @@ impl<'a> Simulation<'a> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Only the first drain in a new second counts in the second before. Otherwise, if the task ran a moment late, all
-    /// samples of the ended second would count in the next second.
+    /// The first drain in a new second is an exception: it counts in the second before. Otherwise, if the task ran a
+    /// moment late, all samples of the ended second would count in the next second.
     pub fn drain(self) {
         self.handle.recorder().drain();
     }
@@ -70,13 +70,12 @@ impl<'a> Simulation<'a> {
         self.handle.judge().await
     }
 
-    /// Sends a heartbeat: tells the store that this instance is alive and which version of the application it runs, and
-    /// learns how many instances and which versions the fleet has. A background task sends a heartbeat per flush
-    /// interval. A simulation of several instances sends a heartbeat of each instance at least once per minute of the
-    /// clock.
+    /// Sends a heartbeat: tells the store that this instance is alive, and which version of the application it runs.
+    /// The reply has the number of the fleet's instances, and their versions. A background task sends a heartbeat every
+    /// 1 to 20 s. To simulate several instances, send a heartbeat of each at least once per minute of the clock.
     ///
-    /// A new version gets its [mark](crate::Pulse::mark) with the next [`flush`](crate::Pulse::flush), and later
-    /// heartbeats announce it.
+    /// A new version gets its [mark](crate::Pulse::mark) with the next [`flush`](crate::Pulse::flush). Later heartbeats
+    /// announce the version.
     ///
     /// # Errors
     /// The store failed.
@@ -87,9 +86,9 @@ impl<'a> Simulation<'a> {
         self.handle.heartbeat().await
     }
 
-    /// Reports the machine of this instance for the minute that begins at `minute`, in Unix seconds: the share of its
-    /// CPUs that the process took, and the median delay of a task that is ready. A background task measures both. The
-    /// report is sent to the store with the next [`flush`](crate::Pulse::flush).
+    /// Reports the machine of this instance for the minute that begins at `minute`, in Unix seconds. `cpu` is the share
+    /// of its allowed CPUs that the process used, `delay` the median wait of a ready task. A background task measures
+    /// both. The report is sent to the store with the next [`flush`](crate::Pulse::flush).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

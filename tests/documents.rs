@@ -45,7 +45,7 @@ fn targets(text: &str) -> Vec<&str> {
     let inline = text
         .split("](")
         .skip(1)
-        .filter_map(|rest| rest.split_once(')'));
+        .filter_map(|tail| tail.split_once(')'));
     let named = text
         .lines()
         .filter_map(|line| line.strip_prefix('[')?.split_once("]: "));
@@ -57,7 +57,6 @@ fn targets(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = |c: char| match c {
         ' ' => Some('-'),
@@ -72,7 +71,6 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// Whether a page has a heading of this name.
 fn has_anchor(page: &Path, name: &str) -> bool {
     let text = read(page);
     text.lines()
@@ -171,7 +169,7 @@ fn files_that_documents_name_exist() {
     assert_eq!(named, [""; 0]);
 }
 
-/// Checks the code of documents and examples. `tests/programs` runs two of the examples.
+/// Checks the code of documents and examples.
 #[test]
 fn no_example_fails_if_its_store_is_away_at_the_shutdown() {
     let mut all = documents("");

@@ -73,7 +73,7 @@ fn names_after<'a>(code: &'a str, beginning: &'a str) -> impl Iterator<Item = &'
 }
 
 #[test]
-fn a_crate_knows_only_crates_below_it() {
+fn a_crate_depends_only_on_crates_below_it() {
     let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let version = concat!("version = \"=", env!("CARGO_PKG_VERSION"), "\"");
     for (name, below) in CRATES {
@@ -84,20 +84,20 @@ fn a_crate_knows_only_crates_below_it() {
         );
         let manifest = root().join("crates").join(name).join("Cargo.toml");
         let manifest = fs::read_to_string(manifest).unwrap();
-        let mut known = BTreeSet::new();
+        let mut dependencies = BTreeSet::new();
         for line in manifest.lines() {
             let dependency = line.strip_prefix("tower-pulse-");
             let Some((dependency, how)) = dependency.and_then(|line| line.split_once(" = ")) else {
                 continue;
             };
-            known.insert(dependency.to_owned());
+            dependencies.insert(dependency.to_owned());
             assert!(
                 how.starts_with("{ workspace = true"),
                 "{name} needs the workspace's {dependency}"
             );
         }
         let below: BTreeSet<_> = below.iter().map(|name| (*name).to_owned()).collect();
-        assert_eq!(known, below, "the dependencies of {name}");
+        assert_eq!(dependencies, below, "the dependencies of {name}");
         let lib = root().join("crates").join(name).join("src/lib.rs");
         let lib = fs::read_to_string(lib).unwrap();
         let about = "//! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.";
@@ -114,7 +114,7 @@ fn a_crate_knows_only_crates_below_it() {
 }
 
 #[test]
-fn a_module_of_the_core_knows_only_modules_below_it() {
+fn a_module_of_the_core_uses_only_modules_below_it() {
     let rank = |module: &str| RANKS.iter().position(|rank| rank.contains(&module));
     let mut edges = 0;
     for (file, code) in code("crates/core/src") {
@@ -124,12 +124,12 @@ fn a_module_of_the_core_knows_only_modules_below_it() {
         }
         let own = rank(module).unwrap_or_else(|| panic!("{module} has no rank"));
         // A name that begins with a capital is a type at the crate's root, which macros for other crates may name.
-        let known =
-            names_after(&code, "crate::").filter(|name| !name.starts_with(char::is_uppercase));
-        for known in known.filter(|known| *known != module) {
+        let names = names_after(&code, "crate::");
+        let used = names.filter(|name| !name.starts_with(char::is_uppercase));
+        for used in used.filter(|name| *name != module) {
             edges += 1;
-            let is_below = rank(known).is_some_and(|rank| rank < own);
-            assert!(is_below, "{file} knows {known}, which is not below it");
+            let is_below = rank(used).is_some_and(|rank| rank < own);
+            assert!(is_below, "{file} uses {used}, which is not below it");
         }
     }
     assert!(edges > 200, "only {edges} imports");
@@ -145,26 +145,14 @@ fn users_of(name: &str) -> Vec<String> {
     users
 }
 
-/// The face takes a `redis::Client` and `redis::TlsCertificates`, and nothing else of the `redis` crate. Among the
-/// internal crates, only the Redis store depends on `redis`.
+/// The face takes a `redis::Client` and `redis::TlsCertificates`. It returns a layer for `tracing-subscriber` and an
+/// `axum::Router`. One file of the layer reads axum's `MatchedPath`.
 #[test]
-fn redis_types_stay_in_the_redis_store() {
-    assert_eq!(
-        users_of("redis"),
-        ["builder/redis_settings.rs", "builder/stores.rs"]
-    );
-}
-
-/// The face returns a layer for `tracing-subscriber`, which is in one module.
-#[test]
-fn types_of_subscribers_stay_in_the_layer_of_spans() {
-    let users = ["pulse.rs", "tracing/collector.rs", "tracing/mod.rs"];
-    assert_eq!(users_of("tracing_subscriber"), users);
-}
-
-/// The face returns an `axum::Router`, and reads axum's `MatchedPath` in one file of the layer.
-#[test]
-fn axum_types_stay_in_the_admin_and_in_one_file_of_the_layer() {
-    let users = ["dashboard/router.rs", "layer/matched.rs", "pulse/admin.rs"];
-    assert_eq!(users_of("axum"), users);
+fn types_of_other_crates_stay_in_few_files() {
+    let redis = ["builder/redis_settings.rs", "builder/stores.rs"];
+    assert_eq!(users_of("redis"), redis);
+    let spans = ["pulse.rs", "tracing/collector.rs", "tracing/mod.rs"];
+    assert_eq!(users_of("tracing_subscriber"), spans);
+    let axum = ["dashboard/router.rs", "layer/matched.rs", "pulse/admin.rs"];
+    assert_eq!(users_of("axum"), axum);
 }

@@ -1,5 +1,5 @@
-//! Memory is bounded by configuration: a process in which every limit is reached takes no more than the guide's page on
-//! sizing says. Each case has its own process, since a process does not return memory that it took.
+//! Memory is bounded by configuration: a process that reaches every limit takes no more memory than the guide's page on
+//! sizing says. Each case has its own process, because a process does not return memory to the system.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -22,7 +22,7 @@ const SIZING: &str = include_str!("../src/guide/sizing.md");
 /// The environment variable that names the case of a child process.
 const CHILD: &str = "PULSE_MEMORY_CASE";
 const NOW: i64 = 1_700_006_400;
-/// Minutes of an outage: more than an instance keeps.
+/// The length of the outage of Redis, in minutes. Records of minutes are kept for a shorter time.
 const MINUTES: i64 = 135;
 const CONTEXTS: usize = 100;
 const MIB: usize = 1 << 20;
@@ -60,7 +60,7 @@ fn record(pulse: &Pulse, ranking: &Ranking, round: i64) {
     }
 }
 
-/// Serves failed requests of each context, with more timers than are kept of a listed request, and with more kinds of
+/// Serves failed requests of each context. The requests have more timers than a listed request keeps, and more kinds of
 /// errors than are counted separately.
 async fn serve(pulse: &Pulse) {
     for context in 0..CONTEXTS {
@@ -124,7 +124,7 @@ async fn fill(redis: Option<RedisServer>) {
     );
 }
 
-/// Fills the process of a child. Does nothing in the test program itself.
+/// Fills a child process. Does nothing in the test program itself.
 #[tokio::test]
 async fn a_case() {
     match std::env::var(CHILD).as_deref() {

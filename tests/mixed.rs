@@ -1,5 +1,5 @@
-//! A fleet whose instances have different features: each instance folds the data of all. `make check` also builds this
-//! test without `rankings`.
+//! A fleet whose instances have different features: an instance folds the data of all instances. `make check` runs this
+//! test without the feature `rankings`.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use std::sync::Arc;
@@ -59,35 +59,35 @@ async fn top(store: &dyn Store, now: i64) -> Vec<(String, i64)> {
 #[tokio::test]
 async fn rankings_of_other_instances_are_folded_and_expire() {
     let server = RedisServer::start().await;
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let options = RedisOptions::new(&server.url()).unwrap();
     let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
     let store: Arc<dyn Store> = Arc::new(store);
     let builder = Pulse::builder().store(store.clone()).clock(clock);
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     // The instance of this build folds, because no other instance reads the journal.
-    let fold = async |hand: &ManualClock| {
+    let fold = async |manual_clock: &ManualClock| {
         pulse.counter("sales").increment();
         pulse.flush().await.unwrap();
-        hand.advance(Duration::from_secs(1));
+        manual_clock.advance(Duration::from_secs(1));
     };
     append(&*store, 1, "7", NOW, 3).await;
     append(&*store, 2, "9", NOW, 5).await;
-    fold(&hand).await;
+    fold(&manual_clock).await;
     let both = [("9".to_owned(), 5), ("7".to_owned(), 3)];
     assert_eq!(top(&*store, NOW).await, both);
 
-    // An hour later, "7" is ranked again. Two hours after that, only this later sum of "7" is left in the window.
+    // An hour later, 4 is added to id 7. After two more hours, only this 4 is left in the window.
     let later = NOW + i64::from(HOUR);
-    hand.set_wall(later);
+    manual_clock.set_wall(later);
     append(&*store, 3, "7", later, 4).await;
-    fold(&hand).await;
+    fold(&manual_clock).await;
     let sums = [("7".to_owned(), 7), ("9".to_owned(), 5)];
     assert_eq!(top(&*store, later).await, sums);
     let last = later + 2 * i64::from(HOUR);
-    hand.set_wall(last);
+    manual_clock.set_wall(last);
     append(&*store, 4, "11", last, 1).await;
-    fold(&hand).await;
+    fold(&manual_clock).await;
     let left = [("7".to_owned(), 4), ("11".to_owned(), 1)];
     assert_eq!(top(&*store, last).await, left);
     pulse.shutdown().await.unwrap();

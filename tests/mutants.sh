@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Breaks a copy of the source in one place at a time, and lists the breaks that no test noticed. First runs the unit
-# tests of the broken crate, which notice most breaks within seconds, and then five suites on the remaining breaks of
-# core and model. The suite `changes` does not run on the detector's breaks: it takes forty seconds for a break, and
-# noticed none of thirty breaks that the detector's unit tests had missed. See `make mutants`.
+# Breaks a copy of the source in one place at a time, and lists the breaks that no test noticed: see `make mutants`.
+# First runs the unit tests of the broken crate, which notice most breaks within seconds. Then runs five suites on the
+# remaining breaks of core and model. The detector's breaks get unit tests only: the suite `changes` takes forty seconds
+# for a break, and noticed none of thirty that unit tests had missed.
 # usage: SHARD=3/12 ITERATE=1 mutants.sh, where ITERATE continues a stopped run
 set -uo pipefail
 export PROPTEST_CASES=32 PROPTEST_MAX_SHRINK_ITERS=0
@@ -15,7 +15,7 @@ cargo mutants --list "${packages[@]}" >"$out/all.txt" || exit 1
 cargo mutants --list "${packages[@]}" --sharding round-robin --shard "${SHARD:-0/12}" >"$out/shard.txt" || exit 1
 
 # mutate STAGE PLACES ARGUMENTS OF cargo mutants: breaks the places in the file PLACES. The results are in a folder
-# with the stage's name. cargo-mutants does not accept a list of places, so all other places are marked as caught. In
+# with the stage's name. cargo-mutants accepts no list of places, so this function marks all other places as caught. In
 # version 27.1, `--re` selects more places than match, and `--iterate` with `--shard` selects wrong places.
 mutate() {
   local stage=$1 places=$2 && shift 2
@@ -28,7 +28,7 @@ mutate() {
   [ $result -lt 4 ] && [ $result -ne 1 ] || exit $result
 }
 
-# Tries two breaks at a time: compiling, which takes longer than the unit tests, uses one core. The suites use both.
+# Tries two breaks at a time: compiling, which takes longer than the unit tests, uses one core. The suites use two.
 mutate units "$out/shard.txt" --jobs 2 --minimum-test-timeout 40
 # Skips the baseline, which would look for the suites in the broken packages. Eight tests run at a time, because most
 # tests wait for a server.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs test suites repeatedly, and prints how often each test failed: see `make repeat`.
+# Runs suites N times, the last BUSY times beside a busy loop, and prints how often each test failed: see `make repeat`.
 # usage: N=10 BUSY=3 LONG="SUITES THAT START FIRST" repeat.sh "lib stores page" ARGUMENTS OF cargo test
 set -uo pipefail
 suites=$1 && shift

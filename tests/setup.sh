@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the named tools that are missing, on Debian or Ubuntu, as root or by sudo. If this is not possible, fails
-# with a message that names the missing tools or packages. See `make setup`. usage: setup.sh TOOL...
+# Installs the named tools that are missing, on Debian or Ubuntu, as root or by sudo. If this is not possible, says
+# so, and fails. See `make setup`. usage: setup.sh TOOL...
 set -euo pipefail
 
 is_root() { [ "$(id -u)" = 0 ]; }
@@ -11,7 +11,7 @@ packages_of() {
     cc) echo gcc libc6-dev ;;
     # Chromium starts without a sandbox for root only (tests/browser/src/chromium.rs).
     chromium)
-      # Ubuntu has no package of the shell.
+      # Ubuntu has no chromium-headless-shell.
       grep -qx ID=debian /etc/os-release 2>/dev/null && echo chromium-headless-shell || echo chromium
       is_root || echo chromium-sandbox
       ;;

@@ -6,7 +6,7 @@ use tower::{Layer, Service};
 use tower_pulse::{Builder, Clock, Condition, Pulse};
 
 fn built(builder: Builder) -> Pulse {
-    let (clock, _hand) = Clock::manual(1_700_001_000);
+    let (clock, _manual_clock) = Clock::manual(1_700_001_000);
     builder.clock(clock).build().unwrap()
 }
 
@@ -32,7 +32,7 @@ async fn health_and_the_log_warn_of_raw_paths_as_contexts() {
     }
     pulse.flush().await.unwrap();
     assert_eq!(pulse.health().recording.overflowed, 1_000);
-    assert_eq!(warnings_with(&pulse, "1000 requests"), 1);
+    assert_eq!(warnings_with(&pulse, "1000 samples"), 1);
     assert_eq!(warnings_with(&pulse, "max_contexts"), 1);
     assert_eq!(pulse.health().conditions, [Condition::Overflow]);
     let lines = log.lines_with("there are more contexts");
@@ -67,7 +67,7 @@ async fn reserved_names_of_counters_are_escaped_and_logged() {
 #[tokio::test]
 async fn health_and_the_log_warn_of_requests_without_a_route() {
     let (log, _logging) = Log::start();
-    let (clock, hand) = Clock::manual(1_700_001_000);
+    let (clock, manual_clock) = Clock::manual(1_700_001_000);
     let pulse = Pulse::builder().clock(clock).build().unwrap();
     let service = async |_: Request<()>| Ok::<_, std::io::Error>(Response::new(()));
     let mut service = pulse.layer().layer(tower::service_fn(service));
@@ -77,7 +77,7 @@ async fn health_and_the_log_warn_of_requests_without_a_route() {
     assert_eq!(warnings_with(&pulse, "matched no route"), 1);
     assert_eq!(pulse.health().conditions, [Condition::Routes]);
     for _ in 0..30 {
-        hand.advance(std::time::Duration::from_secs(1));
+        manual_clock.advance(std::time::Duration::from_secs(1));
         pulse_rig::wait::let_tasks_run().await;
     }
     assert_eq!(log.lines_with("matched no route").len(), 1);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the published crates with the compiler of `rust-version`, with all features and with the default ones.
+# Checks the published crates with all features, and tower-pulse with its default features, on `rust-version`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rust=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)

@@ -1,4 +1,4 @@
-//! Three common alert rules, for comparison with the detector. They get the same aggregates of each minute as the
+//! Three common alert rules, for comparison with the detector. The rules get the same aggregates of each minute as the
 //! detector.
 
 use std::collections::VecDeque;
@@ -76,13 +76,12 @@ impl Rule {
     }
 }
 
-/// A rule on all pages.
 pub(crate) struct Baseline {
     rule: Rule,
     minutes: Vec<VecDeque<Sums>>,
 }
 
-/// The usual threshold of Welch's test: a chance of 1 in 20.
+/// Welch's usual two-sided threshold: a chance of 1 in 20.
 const SIGNIFICANT: f64 = 1.96;
 
 impl Baseline {

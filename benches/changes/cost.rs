@@ -18,10 +18,10 @@ const MINUTES: i64 = 120;
 const MOST_TIME: Duration = Duration::from_millis(60);
 const MOST_BYTES: u64 = 36 << 20;
 
-/// Prints the cost. Returns whether it is within the goal.
+/// Prints the cost. Returns whether it is within the goals.
 pub(crate) fn print(seed: u64) -> bool {
     let mut random = Random::new(seed);
-    // Log-normal times, a little wider than usual.
+    // Log-normal times with a median of 50 ms.
     let mut counts = vec![0u32; BUCKETS];
     for _ in 0..200_000 {
         let nanos = (0.05 * random.normal().exp() * 1e9) as u64;
@@ -40,7 +40,7 @@ pub(crate) fn print(seed: u64) -> bool {
         let contexts = 0..CONTEXTS;
         contexts.map(|_| aggregate(&mut random, &shares)).collect()
     };
-    // Each minute reuses the memory of this allocation, so the measurement does not include it.
+    // Each minute reuses this memory, so the measurement does not include it.
     drop(requests());
     let before = resident_bytes(std::process::id());
     for minute in 0..MINUTES {

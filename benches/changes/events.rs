@@ -190,7 +190,7 @@ fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
             });
         }
     }
-    // One page gets slow requests of another kind for a while, as from a crawler or a large export.
+    // A page gets slow requests of another kind for one to three minutes, as from a crawler or a large export.
     for _ in 0..random.whole(4, 20) {
         let from = random.whole(0, MINUTES);
         let length = match random.unit() {

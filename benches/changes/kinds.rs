@@ -1,4 +1,4 @@
-//! New kinds of errors. Each service has usual kinds, some often and some rarely. Within a month, new kinds begin.
+//! New kinds of errors. Each service has usual kinds, some frequent and some rare. Within a month, new kinds begin.
 
 use std::sync::Arc;
 
@@ -10,31 +10,30 @@ use crate::START;
 use crate::rng::Random;
 use crate::workload::{PAGES, id_of};
 
-/// The number of services.
 const RUNS: u64 = 8;
 const DAY: i64 = 24 * 60;
 const MINUTES: i64 = 30 * DAY;
-/// The number of kinds that a service always had, and of kinds that begin within the month.
+/// The number of kinds that a service always had.
 const USUAL: usize = 12;
+/// The number of kinds that begin later.
 const NEW: usize = 10;
 /// The most false alarms per 1,000 page-hours.
 const MOST: f64 = 1.0;
 
-/// A kind of error of a service.
 struct Kind {
     name: Arc<str>,
-    /// The page on which the kind comes.
+    /// The page on which the kind occurs.
     page: usize,
     /// Errors per minute.
     rate: f64,
-    /// The first minute in which the kind may come.
+    /// The first minute in which the kind may occur.
     from: i64,
 }
 
 fn kinds(random: &mut Random) -> Vec<Kind> {
     let kinds = (0..USUAL + NEW).map(|number| {
         let is_usual = number < USUAL;
-        // From twice a minute down to once in three weeks; new kinds down to once in 50 minutes.
+        // Usual kinds occur at least once in three weeks, new kinds at least once in 50 minutes.
         let least = if is_usual {
             1.0 / (21 * DAY) as f64
         } else {

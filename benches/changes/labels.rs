@@ -4,7 +4,6 @@ use crate::page::{Page, Refusals, Shape};
 use crate::rng::Random;
 use crate::workload::{MINUTES, PAGES};
 
-/// The kind of change that a label describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LabelKind {
     Slower,
@@ -19,7 +18,7 @@ pub(crate) enum LabelKind {
 pub(crate) enum Part {
     /// All requests.
     Body,
-    /// All requests, more from minute to minute for half an hour.
+    /// All requests. The slowdown grows for half an hour.
     Drift,
     /// All requests, after a minute that was much worse.
     BadStart,
@@ -29,9 +28,9 @@ pub(crate) enum Part {
     UpperTenth,
     /// A random share of the requests.
     Mix,
-    /// The requests that miss a cache, whose number grows.
+    /// The requests that miss a cache. Their number grows.
     Misses,
-    /// All requests, more from minute to minute, as the page's data grows.
+    /// All requests. The slowdown grows with the page's data.
     Growth,
     /// All requests, in one step, on a page whose data grows.
     Step,
@@ -46,12 +45,11 @@ pub(crate) struct Label {
     pub(crate) page: usize,
     pub(crate) kind: LabelKind,
     pub(crate) part: Part,
-    /// The first minute.
     pub(crate) from: usize,
     /// The minute after the last one.
     pub(crate) to: usize,
-    /// For slower and faster, the ratio of the times of the changed requests (for misses, of the odds of a miss); for a
-    /// surge, the ratio of the rate; for failing, the share of errors; for refusing, the share of 4xx.
+    /// The times of the changed requests, the odds of a miss or the rate of a surge, divided by the values before. For
+    /// failing and refusing, the share of errors or of 4xx.
     pub(crate) ratio: f64,
     /// For a mix, the share of the requests that are slower.
     pub(crate) share: f64,
@@ -75,9 +73,8 @@ impl Label {
     }
 }
 
-/// Labels some pages with one change each, so that no change is compared with another change. The pages whose tail
-/// changes get three different distributions. Pages whose tail or cache changes get 30 to 300 requests per minute, so
-/// that the change can be seen.
+/// Labels some pages with one change each. The pages whose tail changes get three different distributions. Pages whose
+/// tail or cache changes get 30 to 300 requests per minute, so that the change can be seen.
 pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     use LabelKind::{Failing, Faster, Slower, Surge};
     let mut kinds = vec![(Slower, Part::Body); 5];
@@ -165,8 +162,8 @@ fn mean_ratio(shape: Shape, part: Part, ratio: f64, share: f64) -> f64 {
     }
 }
 
-/// Makes half of the pages slower for a while: six as a whole, six in a share of their requests (half of these
-/// pages have a bimodal distribution), five because their cache misses more often, and three in their slowest tenth.
+/// Makes half of the pages slower: six as a whole, six in a share of their requests, five by more misses of their
+/// cache, and three in their slowest tenth.
 pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     let parts = [
         (Part::Body, 6),
@@ -215,7 +212,7 @@ pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label
 }
 
 /// Labels twelve pages whose data grows within an hour, and four whose data grows within a day. Every second page also
-/// has a step of a deploy.
+/// becomes slower in one step.
 pub(crate) fn growing_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     let chosen = random.sample(PAGES, 16);
     let mut labels = Vec::new();
@@ -253,7 +250,7 @@ pub(crate) fn growing_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Lab
     labels
 }
 
-/// Labels eight pages without another label that answer many more requests with 4xx.
+/// Labels eight pages without another label: they answer many more requests with 4xx.
 pub(crate) fn refusing_labels(
     random: &mut Random,
     pages: &[Page],

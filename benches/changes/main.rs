@@ -77,24 +77,24 @@ fn main() {
         Design::ALL
     );
     // Of the designs, only `Plain`, on which the detector is tuned, and `Refusals` can fail the bench.
-    let mut accepted = true;
+    let mut is_accepted = true;
     let scores = designs.into_iter().map(|design| {
         let scores = run_all(design, seed, runs);
-        accepted &= report::print(design, seed, runs, &scores);
+        is_accepted &= report::print(design, seed, runs, &scores);
         (design, scores)
     });
     let scores: Vec<_> = scores.collect();
     report::summary(&scores);
-    accepted &= kinds::print(seed);
+    is_accepted &= kinds::print(seed);
     real::print(seed);
     let is_cheap = cost::print(seed);
-    if !(accepted && is_cheap) {
+    if !(is_accepted && is_cheap) {
         println!("NOT ACCEPTED");
         std::process::exit(1);
     }
 }
 
-/// Makes runs with the seeds from `seed` on, on all processors.
+/// Makes runs on all processors, with seeds from `seed` on.
 fn run_all(design: Design, seed: u64, runs: u64) -> Scores {
     let next = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(2, usize::from);

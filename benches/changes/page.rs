@@ -60,7 +60,7 @@ impl Shape {
         }
     }
 
-    /// A random value. `miss_odds` multiplies the odds of the slow mode.
+    /// A random value. `miss_odds` multiplies the odds of a miss.
     pub(crate) fn draw(self, random: &mut Random, miss_odds: f64) -> f64 {
         match self {
             Self::LogNormal { sigma } => sigma * random.normal(),
@@ -97,13 +97,13 @@ impl Shape {
 pub(crate) struct Wobble {
     pub(crate) sigma: f64,
     pub(crate) persistence: f64,
-    pub(crate) heavy: bool,
+    pub(crate) is_heavy: bool,
     pub(crate) value: f64,
 }
 
 impl Wobble {
     pub(crate) fn next(&mut self, random: &mut Random) -> f64 {
-        let noise = if self.heavy {
+        let noise = if self.is_heavy {
             random.heavy()
         } else {
             random.normal()
@@ -114,7 +114,7 @@ impl Wobble {
     }
 }
 
-/// Two levels: each lasts for some minutes.
+/// Switches between two levels for minutes at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Regime {
     /// The logarithm of the other level.
@@ -190,7 +190,7 @@ impl Refusals {
             wobble: Wobble {
                 sigma: random.between(0.0, 0.2),
                 persistence: random.between(0.0, 0.9),
-                heavy: false,
+                is_heavy: false,
                 value: 0.0,
             },
         }
@@ -208,14 +208,11 @@ pub(crate) struct Page {
     pub(crate) shape: Shape,
     /// The median time of a request, in seconds.
     pub(crate) median: f64,
-    /// Requests per minute.
     pub(crate) rate: f64,
     pub(crate) error_share: f64,
-    /// The wobble of the time.
     pub(crate) wobble: Wobble,
     /// The wobble of the odds of a miss.
     pub(crate) miss_wobble: Wobble,
-    /// The wobble of the rate.
     pub(crate) rate_wobble: Wobble,
     /// The weight of the wobble that all pages share.
     pub(crate) loading: f64,

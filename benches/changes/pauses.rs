@@ -1,4 +1,4 @@
-//! A process that stops every few seconds.
+//! A process that stops at a steady interval.
 
 use crate::rng::Random;
 

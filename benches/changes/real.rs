@@ -17,12 +17,11 @@ use crate::workload::id_of;
 
 /// The number of runs of each series, each with different random requests.
 const RUNS: u64 = 8;
-/// The requests per minute.
 const RATE: f64 = 60.0;
 /// The standard deviation of the logarithm of the request times.
 const SIGMA: f64 = 0.5;
-/// An alarm finds a label until this many minutes after the label. An alarm is not counted as unlabelled if it comes
-/// within this many minutes before or after a label.
+/// An alarm still finds a label this many minutes after its end. An alarm this near to a label does not count as
+/// unlabelled.
 const MATCH_MINUTES: usize = 10;
 /// The fewest minutes of a clear label.
 const CLEAR_MINUTES: usize = 3;
@@ -60,7 +59,6 @@ impl Series {
         Self { means, labels }
     }
 
-    /// Whether a detector should find a label.
     fn is_clear(&self, (from, to): (usize, usize)) -> bool {
         let labelled = &self.means[from..=to];
         let before = median(&self.means[from.saturating_sub(60)..from]);
@@ -112,7 +110,7 @@ fn requests(mean: f64, random: &mut Random) -> Aggregate {
     aggregate
 }
 
-/// Prints the number of labels that are found, and the alarms far from any label.
+/// Prints how many labels are found, and the alarms far from any label.
 pub(crate) fn print(seed: u64) {
     let folder = std::env::var_os("CHANGES_SERIES").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/telemetry"),

@@ -1,4 +1,4 @@
-//! The tables.
+//! Prints the tables.
 
 use crate::Scores;
 use crate::baselines::Rule;
@@ -22,7 +22,7 @@ fn is_clear_or_mixed(label: &Label) -> bool {
     is_clear(label) || of_share && label.mean >= 1.29 && label.rate >= 30.0
 }
 
-/// The slowdowns that a design is judged by.
+/// The slowdowns by which the detector is judged.
 fn judged(design: Design) -> fn(&Label) -> bool {
     match design {
         Design::Mixes => is_clear_or_mixed,
@@ -54,9 +54,9 @@ fn row(score: &Score, design: Design) -> Row {
     }
 }
 
-/// Prints the tables of a design. For `Plain`, returns whether the detector is within the limits, and the workload is
-/// hard enough. For `Refusals`, returns whether the false alarms of refusing are within their limit. For other designs,
-/// returns `true`.
+/// Prints the tables of a design. Returns whether the detector is within the limits of the design: for `Plain`, the
+/// workload must also be hard enough; for `Refusals`, only false `Refusing` alarms count; other designs have no
+/// limits.
 pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bool {
     let score = &scores.detector;
     println!(
@@ -98,25 +98,25 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
     if design != Design::Plain {
         return true;
     }
-    let hard = [500.0, 500.0, 150.0];
-    let hard = rules
+    let least = [500.0, 500.0, 150.0];
+    let is_hard = rules
         .iter()
-        .zip(hard)
+        .zip(least)
         .all(|(row, least)| row.false_alarms >= least);
-    if !hard {
+    if !is_hard {
         println!("the workload is too easy");
     }
-    let accepted = own.false_alarms <= 5.0
+    let is_ok = own.false_alarms <= 5.0
         && own.found >= 0.97
         && own.tail >= 0.93
         && own.median <= 4.0
         && own.p90 <= 20.0;
-    let word = if accepted { "accepted" } else { "NOT ACCEPTED" };
+    let word = if is_ok { "accepted" } else { "NOT ACCEPTED" };
     println!("with this noise: {word}");
-    hard && accepted
+    is_hard && is_ok
 }
 
-/// Prints the false alarms of refusing, and how many refusing pages are found. Returns whether the false alarms are
+/// Prints the false `Refusing` alarms, and the share of refusing pages that is found. Returns whether the alarms are
 /// within the limit.
 fn refusing(score: &Score) -> bool {
     let per_1000 = score.of_kind(LabelKind::Refusing) as f64 * 1e3 / score.page_hours;
@@ -239,7 +239,7 @@ fn details(score: &Score, judged: fn(&Label) -> bool) {
     );
 }
 
-/// Prints how many changes of a part of the requests, and of changes that begin slowly, are found.
+/// Prints the detections of changes that concern a part of the requests, or begin slowly.
 fn parts(score: &Score) {
     let line = |name: &str, goal: &str, wanted: &dyn Fn(&Label) -> bool| {
         let detections = score.select(wanted);

@@ -1,6 +1,5 @@
 //! Random numbers of the distributions that a workload needs. The same seed gives the same numbers.
 
-/// A seeded source of random numbers.
 pub(crate) struct Random {
     uniform: fastrand::Rng,
     /// The second number of the last pair of normal numbers.

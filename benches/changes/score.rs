@@ -15,9 +15,9 @@ pub(crate) struct Ongoing {
 }
 
 /// The minutes after the end of a label in which a new verdict is not a false alarm.
-const GRACE: usize = 5;
+const GRACE_OF_NEW: usize = 5;
 /// The minutes after the end of a label in which an older verdict is not a false alarm.
-const CLEARED: usize = 15;
+const GRACE_OF_OLD: usize = 15;
 
 /// A label, and the verdict on it.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +25,8 @@ pub(crate) struct Detection {
     pub(crate) label: Label,
     /// The minutes from the start of the label to the end of the minute in which it was found.
     pub(crate) delay: Option<usize>,
-    /// The minutes from the start of the label until the detector found it or, before that, listed its page as likely
-    /// slower (*watched*).
+    /// The minutes from the start of the label until the detector first listed its page as *maybe slower*, or found
+    /// it.
     pub(crate) watched: Option<usize>,
     /// The minutes from the true start to the reported start.
     pub(crate) start_error: Option<f64>,
@@ -40,12 +40,12 @@ pub(crate) struct Detection {
 #[derive(Debug, Default)]
 pub(crate) struct Score {
     pub(crate) page_hours: f64,
-    /// The verdicts without a label.
+    /// The kinds of the verdicts without a label.
     pub(crate) false_alarms: Vec<LabelKind>,
     pub(crate) detections: Vec<Detection>,
     /// The number of times that the detector began to watch a page without a label.
     pub(crate) watched_falsely: usize,
-    /// The reported surges, true or false.
+    /// The number of reported surges, true or false.
     pub(crate) reported_surges: usize,
     /// The number of verdicts that cannot have a label, because of their context or their kind.
     pub(crate) other_verdicts: usize,
@@ -70,7 +70,6 @@ impl Score {
         alarms.filter(|alarm| **alarm == kind).count()
     }
 
-    /// The detections of some labels.
     pub(crate) fn select(&self, wanted: impl Fn(&Label) -> bool) -> Vec<Detection> {
         let detections = self
             .detections
@@ -115,7 +114,7 @@ impl Follower {
                 let label = &detection.label;
                 label.page == *page
                     && label.kind == LabelKind::Slower
-                    && (label.from..label.to + GRACE).contains(&minute)
+                    && (label.from..label.to + GRACE_OF_NEW).contains(&minute)
             });
             match slower.next() {
                 Some(detection) => {
@@ -137,21 +136,21 @@ impl Follower {
             if before.is_none() && verdict.kind == LabelKind::Surge {
                 self.score.reported_surges += 1;
             }
-            let counted = before == Some(true);
-            let fits = self.compare(minute, verdict, before.is_none());
-            if !fits && !counted {
+            let is_counted = before == Some(true);
+            let fits = self.fits_label(minute, verdict, before.is_none());
+            if !fits && !is_counted {
                 self.score.false_alarms.push(verdict.kind);
             }
-            ongoing.insert(key, counted || !fits);
+            ongoing.insert(key, is_counted || !fits);
         }
         self.ongoing = ongoing;
     }
 
     /// Whether the verdict is about a label. Updates the detection of that label.
-    fn compare(&mut self, minute: usize, verdict: &Ongoing, new: bool) -> bool {
+    fn fits_label(&mut self, minute: usize, verdict: &Ongoing, is_new: bool) -> bool {
         let detections = self.detections.iter_mut();
-        // On a growing page, a verdict is about the step only if the change that the verdict reports began with the
-        // step.
+        // On a growing page, a verdict is about the step only if its change began no earlier than three minutes
+        // before the step.
         let same = detections.filter(|detection| {
             let label = &detection.label;
             let begun = label.part != Part::Step
@@ -180,7 +179,7 @@ impl Follower {
         if detection.delay.is_some() {
             detection.clearing = Some(minute + 1 - label.to);
         }
-        let allowed = if new { GRACE } else { CLEARED };
+        let allowed = if is_new { GRACE_OF_NEW } else { GRACE_OF_OLD };
         minute < label.to + allowed
     }
 
@@ -191,7 +190,6 @@ impl Follower {
     }
 }
 
-/// The share of labels that were found.
 pub(crate) fn found(detections: &[Detection]) -> f64 {
     let found = detections
         .iter()

@@ -31,7 +31,7 @@ pub(crate) enum Design {
     Seasons,
     /// Clients that retry double the traffic of some pages for minutes, and slow these pages a little.
     Retries,
-    /// The process stops every few seconds, as for garbage collection, and some requests wait.
+    /// The process stops at a steady interval, as for garbage collection, and some requests wait.
     Pauses,
     /// Some pages that share a database are slow for three minutes, again and again.
     Troubles,
@@ -58,7 +58,6 @@ impl Design {
     ];
 }
 
-/// Three hours of a service.
 pub(crate) struct Run {
     pub(crate) pages: Vec<Page>,
     pub(crate) labels: Vec<Label>,
@@ -98,7 +97,7 @@ impl Run {
                 0.0
             },
             persistence: random.between(0.5, 0.97),
-            heavy: wanders,
+            is_heavy: wanders,
             value: 0.0,
         });
         let groups = groups.collect();
@@ -254,13 +253,13 @@ fn new_page(random: &mut Random, design: Design, busy: f64, persistence: f64) ->
             true => random.between(0.2, 0.97),
             false => (persistence + random.between(-0.1, 0.1)).clamp(0.0, 0.95),
         },
-        heavy: wanders,
+        is_heavy: wanders,
         value: 0.0,
     };
     let rate_wobble = Wobble {
         sigma: random.between(0.02, if wanders { 0.3 } else { 0.15 }),
         persistence: random.between(0.0, 0.95),
-        heavy: false,
+        is_heavy: false,
         value: 0.0,
     };
     let miss_wobble = Wobble {

@@ -1,5 +1,5 @@
 //! The child processes of the bench, in which the instances of the fleet run. A child is this binary with another
-//! environment, and exits when its standard input closes, so at the latest when its parent exits.
+//! environment. When the parent exits, the child's standard input closes, and the child exits too.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,13 +11,11 @@ use crate::flush_only;
 use crate::meter::{self, Polls};
 use crate::traffic::{self, Traffic};
 
-/// The environment variable that makes a process a child: its numbers of full and flush-only instances, and the
-/// server's URL.
+/// The environment variable of a child: the numbers of its full and flush-only instances, and the server's URL.
 const CHILD: &str = "PULSE_FLEET_CHILD";
-/// The limit of bytes for replays of each instance, if its process has many instances.
+/// The `replay_bytes` of each instance, if its process has many instances.
 const REPLAY_BYTES: usize = 256 * 1024;
 
-/// A process with some instances of the fleet.
 pub(crate) struct Member {
     process: Child,
     input: ChildStdin,
@@ -52,7 +50,7 @@ impl Member {
         }
     }
 
-    /// The processor time of the thread that folds, which also reads the server's answers.
+    /// The processor time of the thread that folds, which also reads the server's replies.
     pub(crate) fn fold_cpu(&self) -> Duration {
         meter::thread_cpu(self.process.id(), self.fold_thread)
     }
@@ -66,7 +64,6 @@ impl Member {
         nanos.map(Duration::from_nanos).collect()
     }
 
-    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -124,7 +121,6 @@ fn print_line(line: &str) {
     out.flush().unwrap();
 }
 
-/// Runs instances forever.
 async fn instances(
     url: &str,
     full: usize,

@@ -17,7 +17,7 @@ use crate::traffic::{self, CONTEXTS};
 /// The prefix that `Builder::redis` uses.
 pub(crate) const PREFIX: &str = "pulse:";
 
-/// The time after which the next thousand instances connect.
+/// The pause before the next thousand instances connect.
 const CONNECT_PAUSE: Duration = Duration::from_secs(5);
 
 /// A store for an instance without a `Pulse`.

@@ -120,8 +120,8 @@ fn sockets() -> usize {
         .max(1)
 }
 
-/// Empties the server, and fills the counters of all contexts with all slices that are retained, because commands on
-/// longer hashes take longer.
+/// Empties the server, and fills all retained slices of all contexts' counters, because commands on longer hashes take
+/// longer.
 async fn fill(server: &RedisServer, prefix: &str) {
     let mut connection = server.connection().await;
     redis::cmd("FLUSHALL")
@@ -150,8 +150,7 @@ async fn fill(server: &RedisServer, prefix: &str) {
     }
 }
 
-/// Resets the counts of commands.
-async fn forget_commands(server: &RedisServer) {
+async fn reset_command_counts(server: &RedisServer) {
     let mut connection = server.connection().await;
     redis::cmd("CONFIG")
         .arg("RESETSTAT")
@@ -182,7 +181,6 @@ fn until_flush(interval: Duration, offset: Duration) -> Duration {
     Duration::from_nanos((interval - since.rem_euclid(interval)) as u64)
 }
 
-/// Prints progress.
 fn note(line: &str) {
     eprintln!("fleet: {line}");
 }

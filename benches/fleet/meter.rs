@@ -1,4 +1,4 @@
-//! Usage of processes and of the server: processor time from the kernel, all other values from INFO.
+//! Usage of processes and of the server, from the kernel and INFO, and durations of polls.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,7 +19,6 @@ pub(crate) fn thread_cpu(process: u32, thread: u32) -> Duration {
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 
-/// The id of the calling thread.
 pub(crate) fn this_thread() -> u32 {
     let link = std::fs::read_link("/proc/thread-self").unwrap();
     link.file_name().unwrap().to_str().unwrap().parse().unwrap()
@@ -44,9 +43,9 @@ pub(crate) struct Usage {
     bytes: f64,
 }
 
-/// The number of commands that a heartbeat of an instance without `app_version` sends, with those that read the store's
-/// status. Exactly one of them is ZCOUNT, so the calls of ZCOUNT are the number of heartbeats. Other reads of the
-/// status also use it, but they are rare. Some heartbeats also list keys by HSCAN.
+/// The number of commands that a heartbeat of an instance without `app_version` sends, including those that read the
+/// store's status. Exactly one of them is ZCOUNT, so the calls of ZCOUNT are the number of heartbeats. Other reads of
+/// the status also call ZCOUNT, but they are rare. Some heartbeats also list keys by HSCAN.
 const COMMANDS_PER_HEARTBEAT: f64 = 8.0;
 
 /// The server's usage per second, on average.
@@ -128,8 +127,8 @@ impl Polls {
     }
 }
 
-/// Runs `future` beside a task that only yields. Returns the times between the polls of the yielding task, shortest
-/// first. In these times, `future` and the tasks that read answers for `future` held the thread.
+/// Runs `future` beside a loop that only yields. Returns the times between the polls of this loop, shortest first. In
+/// these times, `future` and the tasks that read replies for `future` held the thread.
 pub(crate) async fn holds_during(future: impl Future) -> Vec<Duration> {
     let schedstat = File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
     let (mut holds, mut future) = (Vec::new(), std::pin::pin!(future));
@@ -149,7 +148,6 @@ pub(crate) async fn holds_during(future: impl Future) -> Vec<Duration> {
     holds
 }
 
-/// A future whose polls are timed.
 pub(crate) struct Watched<F> {
     future: Pin<Box<F>>,
     polls: Polls,

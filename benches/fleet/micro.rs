@@ -14,7 +14,7 @@ use crate::rig::instances::TestFolder;
 use crate::rig::server::RedisServer;
 use crate::traffic::{self, CONTEXTS};
 
-/// The number of attempts. The smallest value counts.
+/// The number of attempts. The best value counts.
 const ATTEMPTS: usize = 3;
 /// The number of instances whose calls are in a backlog.
 const INSTANCES: usize = 20;
@@ -23,7 +23,9 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The measurements. A number without another unit is the processor time of the server in microseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Micro {
+    /// A call without contexts.
     pub(crate) append_call: f64,
+    /// Each context in a call.
     pub(crate) append_context: f64,
     /// A call with all contexts of an instance that flushes every three seconds.
     pub(crate) append_of_3_seconds: f64,
@@ -32,10 +34,11 @@ pub(crate) struct Micro {
     /// The cost per context, including reads, in rounds of 40 and of 201 contexts.
     pub(crate) fold_40: f64,
     pub(crate) fold_201: f64,
-    pub(crate) records_per_second: f64,
+    /// Folded context records per second of the folder's processor time.
+    pub(crate) records_per_cpu_second: f64,
     /// The durations of the fold's polls while it folds a backlog, shortest first.
     pub(crate) polls: Vec<Duration>,
-    /// The times for which the fold and the reading of answers held their thread, shortest first.
+    /// The times for which the fold and the reading of replies held their thread, shortest first.
     pub(crate) holds: Vec<Duration>,
 }
 
@@ -91,22 +94,21 @@ impl<'a> Bench<'a> {
         let calls: Vec<_> = (0..calls)
             .map(|_| self.call(0, contexts, seconds))
             .collect();
-        let before = settled(self.server).await;
+        let before = cpu_when_idle(self.server).await;
         for call in &calls {
             self.append(call).await;
         }
-        let used = settled(self.server).await - before;
+        let used = cpu_when_idle(self.server).await - before;
         used.as_secs_f64() * 1e6 / calls.len() as f64
     }
 
-    /// The server's mean time for a heartbeat, including its read of the store's status.
     async fn heartbeat_micros(&mut self, heartbeats: u32) -> f64 {
         let instance = FlushOnly::new(&self.server.url(), 1).await;
-        let before = settled(self.server).await;
+        let before = cpu_when_idle(self.server).await;
         for _ in 0..heartbeats {
             instance.heartbeat().await;
         }
-        let used = settled(self.server).await - before;
+        let used = cpu_when_idle(self.server).await - before;
         used.as_secs_f64() * 1e6 / f64::from(heartbeats)
     }
 
@@ -119,9 +121,9 @@ impl<'a> Bench<'a> {
             self.manual.advance(Duration::from_secs(1));
             let call = self.call(0, contexts, 1);
             self.append(&call).await;
-            let before = settled(self.server).await;
+            let before = cpu_when_idle(self.server).await;
             assert!(folder.fold().await.unwrap());
-            let after = settled(self.server).await;
+            let after = cpu_when_idle(self.server).await;
             // In the first rounds, the folder adapts the size of its steps.
             if round >= 8 {
                 used += after - before;
@@ -173,8 +175,8 @@ async fn timed(folder: TestFolder) -> (Duration, Vec<Duration>) {
     (used, polls.take())
 }
 
-/// Waits until the server is idle, and returns its processor time so far.
-async fn settled(server: &RedisServer) -> Duration {
+/// Gives the server 3 ms to rest, and returns its processor time so far.
+async fn cpu_when_idle(server: &RedisServer) -> Duration {
     tokio::time::sleep(Duration::from_millis(3)).await;
     process_cpu(server.pid())
 }
@@ -184,7 +186,7 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
     let seconds = times(100.0) as usize;
     let mut least = [f64::MAX; 6];
     let mut keep = |at: usize, micros: f64| least[at] = least[at].min(micros);
-    let (mut records_per_second, mut polls, mut holds) = (0f64, Vec::new(), Vec::new());
+    let (mut records_per_cpu_second, mut polls, mut holds) = (0f64, Vec::new(), Vec::new());
     for _ in 0..ATTEMPTS {
         let mut bench = Bench::new(server).await;
         keep(0, bench.append_micros(1, 1, times(1_000.0)).await);
@@ -200,14 +202,14 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
         bench.leave_backlog(seconds).await;
         let (used, poll_times) = bench.fold_backlog(timed).await;
         let records = (seconds * INSTANCES * (CONTEXTS + 1)) as f64;
-        records_per_second = records_per_second.max(records / used.as_secs_f64());
+        records_per_cpu_second = records_per_cpu_second.max(records / used.as_secs_f64());
         polls.push(poll_times);
         bench.leave_backlog(seconds).await;
         let fold = |folder: TestFolder| async move { meter::holds_during(folder.fold()).await };
         holds.push(bench.fold_backlog(fold).await);
     }
     let [small, large, long, heartbeat, fold_40, fold_201] = least;
-    // Both calls also have the context `<all>`.
+    // `small` and `large` also contain `<all>`.
     let append_context = (large - small) / (CONTEXTS - 1) as f64;
     Micro {
         append_call: small - 2.0 * append_context,
@@ -216,7 +218,7 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
         heartbeat,
         fold_40,
         fold_201,
-        records_per_second,
+        records_per_cpu_second,
         polls: meter::least_held(polls.into_iter()),
         holds: meter::least_held(holds.into_iter()),
     }

@@ -35,7 +35,7 @@ pub(crate) struct Freshness {
     pub(crate) api: Vec<Duration>,
 }
 
-/// The delays until requests could be read, and the requests that cannot be read yet.
+/// Requests that could be read, and requests that cannot be read yet.
 #[derive(Default)]
 struct Waiting {
     /// The number of requests that could be read.
@@ -134,7 +134,6 @@ impl Probe {
         hits as u64
     }
 
-    /// The number of the probe's requests in the API.
     async fn in_api(&self) -> u64 {
         let uri = format!("/api/path?context={}", self.context);
         let request = Request::get(uri).body(axum::body::Body::empty()).unwrap();

@@ -10,7 +10,6 @@ use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 use crate::traffic::{CONTEXTS, REQUESTS};
 
-/// The number of instances of a fleet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     /// Instances that serve requests, including the folder.
@@ -25,7 +24,6 @@ impl Size {
     }
 }
 
-/// The measurements of a fleet.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) size: Size,
@@ -66,7 +64,7 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
     tokio::time::sleep(Duration::from_secs_f64(warm_up)).await;
 
     drop(folder.polls());
-    crate::forget_commands(server).await;
+    crate::reset_command_counts(server).await;
     let mut parts = Vec::new();
     for _ in 0..PARTS {
         let (before, cpu) = (Usage::of(server).await, folder.fold_cpu());

@@ -19,11 +19,9 @@ use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::Precisions;
 
-/// The number of contexts of each instance.
 pub(crate) const CONTEXTS: usize = 200;
-/// Requests per second of each context.
 pub(crate) const REQUESTS: usize = 3;
-/// The number of ticks of a second. At each tick, some contexts begin their requests.
+/// Ticks per second. At each tick, some contexts begin their requests.
 const TICKS: usize = 40;
 /// The most ticks that a request takes.
 const LONGEST: usize = 30;

@@ -8,11 +8,10 @@ use pulse_rig::server::RedisServer;
 
 /// The number of measured flushes, one per second.
 const FLUSHES: i64 = 40;
-/// The number of flushes before the measurement, in which one-time work is done.
+/// The number of flushes before the measurement, for one-time work.
 const WARM_UP: i64 = 5;
 
-/// The bytes that a process has written to a disk.
-fn written(pid: u32) -> f64 {
+fn written_bytes(pid: u32) -> f64 {
     let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     let line = io
         .lines()
@@ -20,8 +19,12 @@ fn written(pid: u32) -> f64 {
     line.unwrap().parse().unwrap()
 }
 
-/// Prints a row of the table.
-async fn row(label: &str, contexts: usize, target: &mut Target, server: Option<&RedisServer>) {
+async fn print_row(
+    label: &str,
+    contexts: usize,
+    target: &mut Target,
+    server: Option<&RedisServer>,
+) {
     let (own, server) = (std::process::id(), server.map(RedisServer::pid));
     let flushes = -WARM_UP..FLUSHES;
     let batches: Vec<_> = (flushes.clone())
@@ -57,26 +60,25 @@ fn usage(own: u32, server: Option<u32>) -> [f64; 4] {
     [
         processor_millis(own),
         server.map_or(0.0, processor_millis),
-        written(own),
-        server.map_or(0.0, written),
+        written_bytes(own),
+        server.map_or(0.0, written_bytes),
     ]
 }
 
-/// Prints the table.
-pub async fn table() {
+pub async fn print_table() {
     println!(
         "\nA second of {REQUESTS} requests of each context, appended and folded. The file and Redis's append-only file \
          are made durable each second.\n\n\
-         | store | contexts | CPU of this process, ms | of Redis, ms | kB written | a flush, median ms |\n\
+         | store | contexts | CPU of this process, ms | CPU of Redis, ms | kB written | median flush, ms |\n\
          |---|---:|---:|---:|---:|---:|"
     );
     for contexts in [50, 2_000] {
-        row("memory", contexts, &mut Target::memory(), None).await;
+        print_row("memory", contexts, &mut Target::memory(), None).await;
         let file = PulseFile::new();
-        row("file", contexts, &mut Target::file(&file).await, None).await;
+        print_row("file", contexts, &mut Target::file(&file).await, None).await;
         let server = RedisServer::builder().arg("--appendonly", "yes").start();
         let server = server.await;
         let mut target = Target::redis(&server);
-        row("Redis", contexts, &mut target, Some(&server)).await;
+        print_row("Redis", contexts, &mut target, Some(&server)).await;
     }
 }

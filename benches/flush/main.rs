@@ -25,7 +25,7 @@ fn main() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        cost::table().await;
-        polls::table().await;
+        cost::print_table().await;
+        polls::print_table().await;
     });
 }

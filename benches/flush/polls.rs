@@ -18,14 +18,14 @@ use pulse_rig::server::RedisServer;
 const CONTEXTS: usize = 2_000;
 /// One day more than the window of seven days, because the window's first slice begins before the window.
 const DAYS: i64 = 8;
-/// The number of polls, one per second. Their median counts.
+/// The number of polls, one per second.
 const POLLS: usize = 30;
 /// The questions that the dashboard asks each second.
 const OVERVIEW: &str = "/api/overview?window=7d";
 const PATHS: &str = "/api/paths?window=7d&limit=100&sort=change";
 
 /// The router of a new `Pulse`, which has not read any window.
-fn new_page(store: Arc<dyn Store>, clock: &Clock) -> Router {
+fn new_router(store: Arc<dyn Store>, clock: &Clock) -> Router {
     let builder = Pulse::builder().store(store).clock(clock.clone());
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     pulse.router(Access::open())
@@ -40,7 +40,7 @@ async fn ask(app: &Router, question: &str) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-/// Makes one poll of the dashboard. Returns the share of the window that is in the sums.
+/// Polls once like the dashboard. Returns the share of the window that is in the sums.
 async fn poll(app: &Router) -> f64 {
     ask(app, OVERVIEW).await;
     ask(app, PATHS).await["complete"].as_f64().unwrap()
@@ -51,21 +51,21 @@ async fn fill(target: &mut Target) {
     let seconds = DAYS * 86_400;
     let mut at = 0;
     while at < seconds {
-        let step = if at < seconds - 7_200 { 1_800 } else { 60 };
+        let length = if at < seconds - 7_200 { 1_800 } else { 60 };
         let now = target.clock.now_seconds();
         target.flush(batch(CONTEXTS, now)).await;
-        target.manual.advance(Duration::from_secs(step as u64));
-        at += step;
+        target.manual.advance(Duration::from_secs(length as u64));
+        at += length;
     }
     assert_eq!(target.clock.now_seconds(), NOW + seconds);
 }
 
-/// Prints a row of the table. `reopen` opens the store again, as a new process does.
-async fn row(label: &str, target: &mut Target, reopen: impl AsyncFnOnce(&mut Target)) {
+/// Prints a row of the table. `reopen` opens a file again, as a new process does.
+async fn print_row(label: &str, target: &mut Target, reopen: impl AsyncFnOnce(&mut Target)) {
     fill(target).await;
     let start = Instant::now();
     reopen(target).await;
-    let app = new_page(target.store.clone(), &target.clock);
+    let app = new_router(target.store.clone(), &target.clock);
     let mut complete = poll(&app).await;
     let first = start.elapsed();
     for _ in 0..100 {
@@ -96,25 +96,24 @@ async fn row(label: &str, target: &mut Target, reopen: impl AsyncFnOnce(&mut Tar
     );
 }
 
-/// Prints the table.
-pub async fn table() {
+pub async fn print_table() {
     println!(
-        "\nA poll of the page (`{OVERVIEW}` and `{PATHS}`) with {CONTEXTS} contexts, all of them busy each second. \
+        "\nA poll of the dashboard (`{OVERVIEW}` and `{PATHS}`) with {CONTEXTS} contexts, all busy each second. \
          Cold is the first poll of a process, including the time to open the store. The goals are 50 ms for the \
          median, and 1,000 ms for a cold poll.\n\n\
          | store | median, ms | longest | cold | until the window is complete |\n\
          |---|---:|---:|---:|---:|"
     );
     let mut memory = Target::memory();
-    row("memory", &mut memory, async |_| {}).await;
+    print_row("memory", &mut memory, async |_| {}).await;
     let file = PulseFile::new();
     let mut target = Target::file(&file).await;
-    row("file", &mut target, async |target| {
+    print_row("file", &mut target, async |target| {
         target.reopen(&file).await
     })
     .await;
     println!("\nThe file has {:.0} MiB.", file.mib());
     let server = RedisServer::start().await;
     let mut target = Target::redis(&server);
-    row("Redis", &mut target, async |_| {}).await;
+    print_row("Redis", &mut target, async |_| {}).await;
 }

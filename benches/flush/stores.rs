@@ -23,7 +23,6 @@ use pulse_rig::server::RedisServer;
 
 /// The time at which a bench begins: the start of a day, in Unix seconds.
 pub const NOW: i64 = 1_700_006_400;
-/// The requests per second of a context.
 pub const REQUESTS: u64 = 20;
 /// The cost, in commands, of a call with about 16 contexts: the flusher's initial size.
 pub const COST: usize = 16 * 24;
@@ -47,7 +46,6 @@ pub fn batch(contexts: usize, now: i64) -> Batch {
     batch
 }
 
-/// The aggregate of requests with these durations.
 fn aggregate(nanos: &[u64]) -> Aggregate {
     let mut aggregate = Aggregate::default();
     for nanos in nanos {
@@ -60,7 +58,6 @@ fn aggregate(nanos: &[u64]) -> Aggregate {
     aggregate
 }
 
-/// A store with a folder.
 pub struct Target {
     pub store: Arc<dyn Store>,
     pub clock: Clock,

@@ -1,7 +1,6 @@
 //! The shop's pages: how often each is requested, what work it does, and how long the work takes.
 //!
-//! The simulated past and the live shop both draw their requests here, so the figures do not change where the past
-//! ends.
+//! The simulated past and the live shop both draw their requests here, so they have the same figures.
 
 use std::time::Duration;
 
@@ -9,19 +8,14 @@ use fastrand::Rng;
 
 use crate::incident::Incident;
 
-/// A page of the shop.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// The method.
     pub(crate) method: &'static str,
-    /// The route template.
     pub(crate) template: &'static str,
     /// The requests per minute in the whole fleet.
     pub(crate) per_minute: f64,
-    /// The parts of its work, in order.
     pub(crate) work: &'static [Work],
-    /// The share of its requests that fail.
-    pub(crate) failures: f64,
+    pub(crate) failure_share: f64,
 }
 
 /// A part of a page's work.
@@ -70,7 +64,7 @@ const fn page(
         template,
         per_minute,
         work,
-        failures: 0.0,
+        failure_share: 0.0,
     }
 }
 
@@ -119,7 +113,7 @@ pub(crate) static ADD_TO_CART: Page = page(
     &[Work::timed("db:add_item", 25.0), Work::computing(1.0)],
 );
 pub(crate) static CHECKOUT: Page = Page {
-    failures: 0.04,
+    failure_share: 0.04,
     ..page(
         ("POST", "/checkout"),
         90.0,
@@ -144,7 +138,6 @@ static PAGES: [&Page; 8] = [
     &REPORT,
 ];
 
-/// A request of a visitor.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) method: &'static str,
@@ -154,8 +147,8 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// The value of the header in which a proxy gives the time at which it received the request. The request reaches
-    /// the shop at `now`, in Unix microseconds.
+    /// The value of the proxy's header: when the proxy received the request. The request reaches the shop at `now`, in
+    /// Unix microseconds.
     pub(crate) fn queue_header(&self, now: i64) -> Option<String> {
         let micros = i64::try_from(self.queued?.as_micros()).unwrap_or(i64::MAX);
         Some(format!("t={}", now.saturating_sub(micros)))
@@ -165,19 +158,19 @@ impl Visit {
 /// The approximate wait of a request in front of the shop.
 const WAIT_MILLIS: f64 = 12.0;
 
-/// Draws the duration of a piece of work: about `millis`, and sometimes much longer.
+/// Draws the duration of a part of a page's work: about `millis`, and sometimes much longer.
 pub(crate) fn draw_duration(rng: &mut Rng, millis: f64) -> Duration {
     let millis = millis * (0.6 + 0.8 * rng.f64());
     let tail = if rng.f64() < 0.02 { 6.0 } else { 1.0 };
     Duration::from_secs_f64(millis * tail / 1e3)
 }
 
-/// Draws the id of a product or a user.
 pub(crate) fn draw_id(rng: &mut Rng) -> u32 {
     rng.u32(1..500)
 }
 
-/// Draws the requests that arrive in a second at one of `instances`, each with its time since the start of the second.
+/// Draws the requests that arrive in a second at one of `instances` instances, each with the time since the start of
+/// the second.
 pub(crate) fn draw_visits(
     rng: &mut Rng,
     incident: Option<Incident>,
@@ -186,9 +179,9 @@ pub(crate) fn draw_visits(
     let mut visits = Vec::new();
     // The waits have their own generator, so that the other figures do not depend on the waits.
     let mut waits = Rng::with_seed(rng.clone().u64(..));
-    let wait = WAIT_MILLIS * incident.map_or(1.0, Incident::waiting);
+    let wait = WAIT_MILLIS * incident.map_or(1.0, Incident::wait_factor);
     for page in PAGES {
-        let factor = incident.map_or(1.0, |incident| incident.traffic(page));
+        let factor = incident.map_or(1.0, |incident| incident.traffic_factor(page));
         let expected = page.per_minute * factor / 60.0 / instances as f64;
         for _ in 0..draw_count(rng, expected) {
             let path = match page.template.strip_suffix("{id}") {
@@ -206,7 +199,7 @@ pub(crate) fn draw_visits(
     visits
 }
 
-/// Draws a number of independent events, whose mean is `expected` (Poisson's distribution, by Knuth's method).
+/// Draws a number of independent events with the mean `expected` (Poisson's distribution, by Knuth's method).
 fn draw_count(rng: &mut Rng, expected: f64) -> usize {
     let (limit, mut product, mut count) = ((-expected).exp(), rng.f64(), 0);
     while product > limit {

@@ -1,5 +1,5 @@
-//! The SQLite of the shop, with `DEMO_SQLITE=on` and the feature `sqlite`: real statements instead of waits. The
-//! layer of `tracing` turns the statements into timers.
+//! The shop's SQLite database, with `DEMO_SQLITE=on` and the feature `sqlite`: real statements instead of waits.
+//! `SpanTimers` turns the statements into timers.
 
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::Database;
@@ -26,17 +26,15 @@ mod sqlite {
 
     const PRODUCTS: i64 = 20_000;
 
-    /// A database in memory.
     #[derive(Clone, Debug)]
     pub(crate) struct Database(SqlitePool);
 
     impl Database {
-        /// Opens the database, and fills it with products.
         pub(crate) async fn open() -> Result<Self, String> {
             filled().await.map_err(|error| format!("SQLite: {error}"))
         }
 
-        /// Runs the statements of a piece of work. Returns whether it has any.
+        /// Runs the statements of a timer. Returns whether the timer has any.
         pub(crate) async fn run(&self, timer: &str) -> bool {
             let done = match timer {
                 "db:find_product" => self.find_product(fastrand::i64(1..PRODUCTS)).await,
@@ -76,7 +74,7 @@ mod sqlite {
             sqlx::query(sums).fetch_all(&self.0).await.map(drop)
         }
 
-        /// The cart asks for each of its items: the page repeats a statement.
+        /// Asks for each item of the cart: the page repeats a statement.
         async fn cart(&self) -> sqlx::Result<()> {
             let items = sqlx::query_scalar("SELECT product FROM items ORDER BY id DESC LIMIT 30");
             let items: Vec<i64> = items.fetch_all(&self.0).await?;

@@ -20,13 +20,11 @@ use crate::server::Server;
 use crate::settings::Settings;
 use crate::shop;
 
-/// The number of instances in a fleet.
 pub(crate) const INSTANCES: usize = 4;
 
-/// The time between two moves of the clock of a store in memory or in a file.
+/// How often the clock of a store in memory or in a file moves.
 const TICK: Duration = Duration::from_millis(50);
 
-/// An instance of the shop.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) pulse: Pulse,
@@ -36,7 +34,6 @@ pub(crate) struct Instance {
     pub(crate) incident: Option<Incident>,
 }
 
-/// The store of a fleet.
 pub(crate) enum Backend {
     /// One store in memory or in a file, which all instances share. Its clock moves from the past to the present.
     Shared(Store, ManualClock),
@@ -70,17 +67,16 @@ impl Backend {
         let builder = builder.instance(name(number)).app_version(version);
         match self {
             Self::Shared(store, _) => builder.store(store.clone()),
-            Self::Redis(server) => server.store_of(builder),
+            Self::Redis(server) => server.configure(builder),
         }
     }
 }
 
-/// The name of the instance with this number.
 pub(crate) fn name(number: usize) -> String {
     format!("web-{}", number + 1)
 }
 
-/// The only instance of a demo without a past and an incident.
+/// The only instance of a demo that has neither a past nor an incident.
 pub(crate) async fn single(
     settings: &Settings,
     timers: &SpanTimers,
@@ -92,7 +88,7 @@ pub(crate) async fn single(
         builder = builder.tracing(timers);
     }
     if let Some(server) = &settings.redis {
-        builder = server.store_of(builder);
+        builder = server.configure(builder);
     }
     if let Some(path) = &settings.file {
         builder = builder.file(path);
@@ -111,7 +107,7 @@ pub(crate) async fn single(
     })
 }
 
-/// The instances of a fleet that records from now on. The incident has begun.
+/// The instances of a fleet, which record from now on. The incident, if any, has begun.
 pub(crate) fn live(
     settings: &Settings,
     backend: &Backend,
@@ -153,7 +149,6 @@ fn offers(settings: &Settings, pulse: &Pulse) -> Result<Option<RowCache>, BuildE
     Ok(Some(cache))
 }
 
-/// Logs the changes that this instance detects.
 pub(crate) fn log_changes(pulse: &Pulse) {
     pulse.on_change(|change| {
         let minutes = (now() - change.since) / 60;
@@ -173,7 +168,7 @@ async fn run_in_real_time(time: ManualClock) {
     }
 }
 
-/// Shuts all instances down at once. An instance logs an error of its last flush, which does not fail the demo.
+/// Shuts down all instances at once. An instance logs an error of its last flush, but the demo does not fail.
 pub(crate) async fn shut_down(instances: &[Instance]) {
     join_all(instances.iter().map(|instance| instance.pulse.shutdown())).await;
 }

@@ -19,10 +19,10 @@ use crate::incident::{self, Incident};
 use crate::pace::{Pace, SimulatedTime};
 use crate::settings::Settings;
 use crate::shop;
-use crate::traffic::Target;
+use crate::traffic::Destination;
 
 const MINUTE: i64 = 60;
-/// Seconds between heartbeats. An instance is alive for a minute after each.
+/// Seconds between heartbeats. An instance counts as alive for a minute after each.
 const HEARTBEAT: i64 = 30;
 /// The incident begins this many whole minutes before now.
 const INCIDENT_BEFORE: i64 = 8;
@@ -32,7 +32,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// The interval at which an instance checks whether all of its requests are in the journal.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Records the past up to now, unless there are requests already.
+/// Records the past up to now. Fails if the store has requests already.
 pub(crate) async fn record(
     settings: &Settings,
     backend: &Backend,
@@ -44,8 +44,8 @@ pub(crate) async fn record(
     let mut past = Past::begin(settings, backend, begin)?;
     if past.has_requests().await? {
         past.shut_down().await?;
-        let message = "there are requests in the store already, to which simulated ones must not be added: set \
-                       PULSE_PREFIX to a prefix of its own";
+        let message = "the store has requests already, to which simulated ones must not be added: set another \
+                       PULSE_PREFIX";
         return Err(message.into());
     }
     tracing::info!("recording {length:?} of simulated traffic");
@@ -56,7 +56,7 @@ pub(crate) async fn record(
         }
         past.heartbeat().await?;
         let beat_end = (past.second.div_euclid(HEARTBEAT) + 1) * HEARTBEAT;
-        past.pass_until(beat_end.min(now())).await?;
+        past.serve_until(beat_end.min(now())).await?;
         if past.second % MINUTE == 0 {
             past.report_machines();
         }
@@ -87,7 +87,6 @@ pub(crate) fn first_second(length: Duration) -> i64 {
     now().saturating_sub(length).div_euclid(MINUTE) * MINUTE
 }
 
-/// A fleet in the past.
 struct Past<'a> {
     settings: &'a Settings,
     backend: &'a Backend,
@@ -96,14 +95,13 @@ struct Past<'a> {
     second: i64,
 }
 
-/// An instance in the past.
 struct PastInstance {
     pulse: Pulse,
     time: ManualClock,
-    target: Target,
+    destination: Destination,
     incident: Option<Incident>,
     visitors: Rng,
-    /// Draws the figures of the machine.
+    /// Draws the load of the machine.
     machine: Rng,
     requests: u64,
     has_flushed: bool,
@@ -128,7 +126,6 @@ impl<'a> Past<'a> {
         Ok(past)
     }
 
-    /// Starts the instance with this number.
     fn instance(
         &self,
         number: usize,
@@ -138,7 +135,7 @@ impl<'a> Past<'a> {
         let version = incident::version(incident);
         let builder = self.backend.builder(self.settings, number, version);
         let builder = builder.clock(clock).shutdown_timeout(PATIENCE);
-        // These instances log nothing while they are built, as the live instances log the same lines.
+        // These instances log nothing while they are built, because the live instances log the same lines.
         let (pulse, tasks) =
             tracing::subscriber::with_default(NoSubscriber::new(), || builder.build_with_tasks())?;
         log_changes(&pulse);
@@ -147,7 +144,7 @@ impl<'a> Past<'a> {
         // With these fixed seeds, each run has the same past, shifted in time.
         let mut visitors = Rng::with_seed(number as u64);
         Ok(PastInstance {
-            target: target(&pulse, &time, incident, visitors.fork())?,
+            destination: destination(&pulse, &time, incident, visitors.fork())?,
             pulse,
             time,
             incident,
@@ -166,7 +163,6 @@ impl<'a> Past<'a> {
         Ok(!hits.is_empty())
     }
 
-    /// Begins the incident.
     async fn begin_incident(&mut self, incident: Incident) -> Result<(), Box<dyn Error>> {
         for number in (0..INSTANCES).filter(|number| incident.affects(*number)) {
             if incident == Incident::BadDeploy {
@@ -179,7 +175,8 @@ impl<'a> Past<'a> {
             } else {
                 let instance = &mut self.instances[number];
                 let rng = instance.visitors.fork();
-                instance.target = target(&instance.pulse, &instance.time, Some(incident), rng)?;
+                instance.destination =
+                    destination(&instance.pulse, &instance.time, Some(incident), rng)?;
                 instance.incident = Some(incident);
             }
         }
@@ -195,11 +192,11 @@ impl<'a> Past<'a> {
     }
 
     /// Serves the requests of all instances until `second`.
-    async fn pass_until(&mut self, second: i64) -> Result<(), tokio::task::JoinError> {
+    async fn serve_until(&mut self, second: i64) -> Result<(), tokio::task::JoinError> {
         let (from, instances) = (self.second, std::mem::take(&mut self.instances));
         let busy = instances
             .into_iter()
-            .map(|instance| tokio::spawn(instance.pass(from, second)));
+            .map(|instance| tokio::spawn(instance.serve(from, second)));
         self.instances = try_join_all(busy).await?;
         self.second = second;
         if let Backend::Shared(_, time) = self.backend {
@@ -208,7 +205,7 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Reports the figures of the machines in the minute that has ended.
+    /// Reports how busy the machines were in the minute that has ended.
     fn report_machines(&mut self) {
         for instance in &mut self.instances {
             let (cpu, millis) = match instance.incident {
@@ -225,11 +222,11 @@ impl<'a> Past<'a> {
     /// Flushes all instances, and judges the minutes that have ended. The folder comes last, so that it folds the calls
     /// of all other instances.
     async fn flush_and_judge(&mut self) -> Result<(), StoreError> {
-        let folds = |instance: &PastInstance| {
+        let is_folder = |instance: &PastInstance| {
             let journal = instance.pulse.health().fold.journal;
             journal.is_some_and(|journal| journal.is_folder)
         };
-        let folder = self.instances.iter().position(folds).unwrap_or(0);
+        let folder = self.instances.iter().position(is_folder).unwrap_or(0);
         let others = self.instances.iter().enumerate();
         let others = others.filter(|(number, _)| *number != folder);
         let appending = others.map(|(_, instance)| instance.append());
@@ -259,14 +256,14 @@ impl<'a> Past<'a> {
 
 impl PastInstance {
     /// Serves requests from one second to another.
-    async fn pass(mut self, from: i64, until: i64) -> Self {
+    async fn serve(mut self, from: i64, until: i64) -> Self {
         for second in from..until {
             for (wait, visit) in draw_visits(&mut self.visitors, self.incident, INSTANCES) {
                 // The previous request has moved the clock.
                 self.time.set_wall(second);
                 self.time.advance(wait);
                 let arrival = second * 1_000_000 + i64::try_from(wait.as_micros()).unwrap_or(0);
-                self.target.visit(visit, arrival).await;
+                self.destination.visit(visit, arrival).await;
                 self.requests += 1;
             }
             // The first drain in a new second counts its samples in the previous second.
@@ -276,7 +273,7 @@ impl PastInstance {
         self
     }
 
-    /// Appends everything to the journal, without waiting until it is folded.
+    /// Appends all samples to the journal. Only the first call waits for the fold.
     async fn append(&self) -> Result<(), StoreError> {
         if !self.has_flushed {
             return self.flush().await;
@@ -313,14 +310,13 @@ impl PastInstance {
     }
 }
 
-/// The routes of an instance in the past, wrapped by its layer.
-fn target(
+fn destination(
     pulse: &Pulse,
     time: &ManualClock,
     incident: Option<Incident>,
     rng: Rng,
-) -> Result<Target, BuildError> {
+) -> Result<Destination, BuildError> {
     let pace = Pace::Simulated(SimulatedTime::new(time.clone()));
     let app = shop::routes(pulse, pace.clone(), incident, None, None, rng)?;
-    Ok(Target::InProcess(app.layer(pulse.layer()), pace))
+    Ok(Destination::InProcess(app.layer(pulse.layer()), pace))
 }

@@ -10,7 +10,6 @@ use crate::fleet::INSTANCES;
 /// The version of the shop, and the version that a bad deploy brings.
 const VERSIONS: [&str; 2] = ["1.4.1", "1.4.2"];
 
-/// A problem of the shop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Incident {
     /// A query takes three times as long.
@@ -33,10 +32,9 @@ pub(crate) enum Incident {
     Blocking,
 }
 
-/// The timed work that a page repeats, and the number of times.
+/// The timed work that a page repeats, and how often.
 const REPEATED: (Work, usize) = (Work::timed("db:find_item", 1.0), 41);
 
-/// The milliseconds for which a page blocks its worker.
 const BLOCKING_MILLIS: f64 = 60.0;
 
 impl FromStr for Incident {
@@ -75,7 +73,6 @@ impl Incident {
         }
     }
 
-    /// The incident, in words.
     pub(crate) fn description(self) -> &'static str {
         match self {
             Self::SlowQuery => "db:search takes three times as long",
@@ -83,7 +80,7 @@ impl Incident {
                 "web-1 and web-2 get version 1.4.2, in which GET /products/{id} is twice as slow"
             }
             Self::BadInstance => "every request takes 2.5 times as long on web-3",
-            Self::Errors => "a quarter of POST /checkout fails, as payments time out",
+            Self::Errors => "a quarter of POST /checkout fails, because payments time out",
             Self::Surge => "GET /products/{id} gets six times the requests",
             Self::BusyHost => {
                 "the machine of web-3 is busy: tasks wait there for 40 ms, and all work takes 2.5 times as long"
@@ -94,7 +91,7 @@ impl Incident {
         }
     }
 
-    /// The factor by which a piece of work takes longer on an instance with the incident.
+    /// How many times as long a part of a page's work takes on an instance with the incident.
     pub(crate) fn slowness(self, page: &Page, work: Work) -> f64 {
         match self {
             Self::SlowQuery if is_same(page, &SEARCH) && work.timer == Some("db:search") => 3.0,
@@ -103,7 +100,6 @@ impl Incident {
         }
     }
 
-    /// The additional work of a page.
     pub(crate) fn more_work(self, page: &Page) -> Option<Work> {
         match self {
             Self::BadDeploy if is_same(page, &PRODUCT) => Some(Work::untimed(
@@ -114,26 +110,25 @@ impl Incident {
         }
     }
 
-    /// The work that a page repeats, and the number of times.
+    /// The work that a page repeats, and how often.
     pub(crate) fn repeated(self, page: &Page) -> Option<(Work, usize)> {
         (self == Self::Repeated && is_same(page, &CART)).then_some(REPEATED)
     }
 
-    /// The factor by which requests wait longer in front of the shop.
-    pub(crate) fn waiting(self) -> f64 {
+    /// How many times as long requests wait in front of the shop.
+    pub(crate) fn wait_factor(self) -> f64 {
         if self == Self::Queue { 8.0 } else { 1.0 }
     }
 
-    /// The share of requests that fail.
-    pub(crate) fn failures(self, page: &Page) -> f64 {
+    pub(crate) fn failure_share(self, page: &Page) -> f64 {
         match self {
             Self::Errors if is_same(page, &CHECKOUT) => 0.25,
-            _ => page.failures,
+            _ => page.failure_share,
         }
     }
 
-    /// The factor by which a page gets more requests.
-    pub(crate) fn traffic(self, page: &Page) -> f64 {
+    /// How many times as many requests a page gets.
+    pub(crate) fn traffic_factor(self, page: &Page) -> f64 {
         match self {
             Self::Surge if is_same(page, &PRODUCT) => 6.0,
             _ => 1.0,

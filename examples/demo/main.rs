@@ -5,7 +5,7 @@
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
-//! | `REDIS_URL` | the Redis that keeps everything, and special offers in a row cache | absent: in memory, no offers |
+//! | `REDIS_URL` | the Redis that keeps everything, also special offers in a row cache | absent: in memory, no offers |
 //! | `REDIS_CLUSTER` | nodes of the Redis Cluster that keeps everything: `url,url` | absent |
 //! | `REDIS_SENTINEL` | the name of the primary that keeps everything, and Sentinels: `service@url,url` | absent |
 //! | `PULSE_FILE` | the file that keeps everything | absent: in memory |
@@ -14,11 +14,11 @@
 //! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |
 //! | `PULSE_CLEAN_SECS` | seconds between cleaning passes, 1 to 3,600 | 60 |
 //! | `PULSE_HISTORY_DAYS` | days of history, 15 to 400 | none |
-//! | `PULSE_FOLD_STEP` | contexts in a step of folding, for the fault tests | as the server's time allows |
-//! | `DEMO_HISTORY` | the length of a simulated past, `30m` to `24h`, of a fleet of four instances | absent: none, and one instance |
-//! | `DEMO_INCIDENT` | the problem, which begins eight minutes before the end of the past or, without a past, at the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking` | absent: nothing |
-//! | `DEMO_SQLITE` | `on`: real statements on a SQLite in memory; needs `--features sqlite`, and neither a past nor an incident | off |
-//! | `DEMO_TRAFFIC` | `off`: no live traffic of its own | on |
+//! | `PULSE_FOLD_STEP` | contexts in a step of folding, for the fault tests | as many as the server's time allows |
+//! | `DEMO_HISTORY` | the length of the simulated past of four instances, `30m` to `24h` | absent: none |
+//! | `DEMO_INCIDENT` | a problem in a fleet of four. The incident begins eight minutes before the end of the past or, without a past, at the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking` | absent: none |
+//! | `DEMO_SQLITE` | `on`: real statements on a SQLite in memory; needs `--features sqlite`; not with a past or an incident | off |
+//! | `DEMO_TRAFFIC` | `off`: no live traffic | on |
 //! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
 //!
 //! Read this file, then `settings`, `server` (the Redis), `catalogue` (the shop's pages), `shop` (its routes),
@@ -57,8 +57,8 @@ use tracing_subscriber::prelude::*;
 use crate::fleet::{Backend, Instance};
 use crate::pace::Pace;
 use crate::settings::Settings;
-use crate::traffic::Target;
-use pulse_examples::listen::can_be_bound;
+use crate::traffic::Destination;
+use pulse_examples::listen::check_address;
 use pulse_examples::signal::shutdown_signal;
 
 /// The time for open requests to end after a signal.
@@ -90,7 +90,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .with(timers.layer())
         .with(log.with_filter(LevelFilter::INFO))
         .init();
-    shop::log_boom_once();
+    shop::install_boom_hook();
     let settings = Settings::from_env()?;
     let instances = match settings.is_fleet() {
         true => start_fleet(&settings).await?,
@@ -119,11 +119,11 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let mut visitors = JoinSet::new();
     if settings.has_traffic && settings.is_fleet() {
         for (number, instance) in instances.iter().enumerate() {
-            let target = match number {
-                0 => Target::Http(address),
-                _ => Target::InProcess(instance.app.clone(), Pace::Real),
+            let destination = match number {
+                0 => Destination::Http(address),
+                _ => Destination::InProcess(instance.app.clone(), Pace::Real),
             };
-            let visiting = traffic::visit_instance(target, instance.incident, stopped.clone());
+            let visiting = traffic::visit_instance(destination, instance.incident, stopped.clone());
             visitors.spawn(visiting);
         }
     } else if settings.has_traffic {
@@ -158,8 +158,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
 
 /// Records the past of a fleet, if one is configured, and starts the fleet.
 async fn start_fleet(settings: &Settings) -> Result<Vec<Instance>, Box<dyn Error>> {
-    // An unusable address must fail before the past is recorded, not after.
-    can_be_bound(settings.listen)
+    // The demo reports an unusable address before it records the past, not after.
+    check_address(settings.listen)
         .map_err(|error| format!("LISTEN={}: {error}", settings.listen))?;
     let begin = settings
         .history

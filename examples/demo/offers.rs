@@ -17,18 +17,15 @@ const OFFERS: [(&str, u64); 6] = [
     ("boots", 5),
 ];
 
-/// The cache of an instance.
 pub(crate) fn cache(pulse: &Pulse) -> Result<RowCache, BuildError> {
     RowCache::builder(pulse).name("offers").loader(load).build()
 }
 
-/// Schedules all offers.
 pub(crate) async fn schedule(offers: &RowCache) -> Result<(), RowError> {
     let rows = OFFERS.map(|(name, seconds)| (name, Duration::from_secs(seconds)));
     offers.schedule_many(rows).await
 }
 
-/// Describes a random offer.
 pub(crate) async fn describe_any(offers: &RowCache) -> Option<String> {
     let (name, _) = OFFERS[fastrand::usize(..OFFERS.len())];
     let row = offers.get::<Value>(name).await.ok()??;

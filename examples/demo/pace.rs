@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 
 use tower_pulse::ManualClock;
 
-/// How late the runtime's timers wake a request, in microseconds: about the median.
+/// The median lateness of the runtime's timers in microseconds, approximately.
 static LATENESS: AtomicI64 = AtomicI64::new(0);
 /// The microseconds by which each wake-up corrects [`LATENESS`].
 const CORRECTION: i64 = 20;
-/// The largest [`LATENESS`].
 const MAX_LATENESS: i64 = 20_000;
 
 /// The kind of time that work takes.
@@ -33,7 +32,6 @@ pub(crate) struct SimulatedTime {
     waiting: Arc<AtomicU64>,
 }
 
-/// The work of one request.
 #[derive(Debug)]
 pub(crate) struct RequestWork<'a> {
     pace: &'a Pace,
@@ -42,7 +40,6 @@ pub(crate) struct RequestWork<'a> {
 }
 
 impl Pace {
-    /// Begins the work of a request.
     pub(crate) fn begin(&self) -> RequestWork<'_> {
         let end = Instant::now();
         RequestWork { pace: self, end }
@@ -72,7 +69,6 @@ impl SimulatedTime {
         }
     }
 
-    /// Lets a request wait.
     async fn wait(&self, duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.waiting.store(micros.max(1), Ordering::Relaxed);

@@ -51,7 +51,7 @@ impl Server {
     }
 
     /// Sets this Redis as the store of an instance.
-    pub(crate) fn store_of(&self, builder: Builder) -> Builder {
+    pub(crate) fn configure(&self, builder: Builder) -> Builder {
         match self {
             Self::Standalone(url) => builder.redis(url),
             Self::Cluster(urls) => builder.redis_cluster(urls),

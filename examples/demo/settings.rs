@@ -1,4 +1,4 @@
-//! The settings in the environment. The demo reads and checks them before it does anything else.
+//! The settings in the environment. The demo checks them before it starts.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::server::Server;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
-/// The duration in which every page except the report should answer.
+/// The duration in which every page except the checkout should answer. The report takes longer.
 const TARGET: Duration = Duration::from_millis(100);
 
 /// The target of checkouts, and the share of them that should meet it: some payments fail.
@@ -25,7 +25,6 @@ const CHECKOUT_SHARE: f64 = 0.94;
 /// header.
 pub(crate) const QUEUE_HEADER: &str = "x-request-start";
 
-/// The settings in the environment.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
@@ -38,7 +37,6 @@ pub(crate) struct Settings {
     pub(crate) has_layer: bool,
     /// Whether statements on SQLite replace waits.
     pub(crate) has_database: bool,
-    /// The length of the simulated past.
     pub(crate) history: Option<Duration>,
     pub(crate) incident: Option<Incident>,
     /// The configuration of each instance, without its store.
@@ -47,7 +45,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn from_env() -> Result<Self, Box<dyn Error>> {
-        let listen = "an IP address and a port, as 127.0.0.1:3000";
+        let listen = "an IP address and a port, such as 127.0.0.1:3000";
         let listen = parsed("LISTEN", listen)?.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 3000)));
         let token = variable("PULSE_TOKEN")?.filter(|token| !token.is_empty());
         if token.is_none() && !listen.ip().is_loopback() {
@@ -56,7 +54,7 @@ impl Settings {
             )
             .into());
         }
-        let history = "a number of minutes or hours, 30m to 24h, as 3h";
+        let history = "a number of minutes or hours from 30m to 24h, such as 3h";
         let history = parsed("DEMO_HISTORY", history)?.map(|History(length)| length);
         let incident = parsed("DEMO_INCIDENT", Incident::ALLOWED)?;
         let has_layer = is_on("DEMO_LAYER")?;
@@ -95,7 +93,6 @@ impl Settings {
         self.builder.clone()
     }
 
-    /// Whether the demo is a fleet instead of one instance.
     pub(crate) fn is_fleet(&self) -> bool {
         self.history.is_some() || self.incident.is_some()
     }

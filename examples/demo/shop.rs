@@ -23,7 +23,6 @@ use crate::incident::{Incident, payment_failure};
 use crate::offers;
 use crate::pace::{Pace, RequestWork};
 
-/// A shop on one instance.
 #[derive(Clone)]
 struct Shop {
     pulse: Pulse,
@@ -32,12 +31,11 @@ struct Shop {
     cart_items: Counter,
     /// The products, ranked by their sales in the past 24 hours.
     bestsellers: Ranking,
-    /// The special offers of the home page. In the simulated past there are none.
+    /// The special offers of the home page. The simulated past has none, nor has a shop without Redis.
     offers: Option<RowCache>,
     /// The database whose statements replace waits.
     database: Option<Database>,
     pace: Pace,
-    /// The incident on this instance.
     incident: Option<Incident>,
     rng: Arc<Mutex<Rng>>,
 }
@@ -80,7 +78,6 @@ pub(crate) fn routes(
     Ok(app)
 }
 
-/// The error of failed work.
 struct Failed;
 
 impl Shop {
@@ -88,8 +85,8 @@ impl Shop {
         draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does the work of a page. Returns whether the request fails. The failure happens in the last part of the work
-    /// that has a timer, and names its kind.
+    /// Does the work of a page. Returns whether the request fails. If so, the last timed part of the work fails, and
+    /// names the kind of failure.
     async fn work(&self, page: &Page) -> bool {
         let fails = self.fails(page);
         let last_timed = page.work.iter().rposition(|work| work.timer.is_some());
@@ -114,8 +111,7 @@ impl Shop {
                     };
                     let incident = self.incident;
                     let failure = move |_: &Failed| payment_failure(incident);
-                    // The result is ignored: the timer has counted the failure, and `fails` decides the answer of the
-                    // page.
+                    // The result is ignored: the timer has counted the failure, and `fails` decides the response.
                     let _ = self.pulse.try_time_as(timer, outcome, failure).await;
                 }
                 None => spending.await,
@@ -136,16 +132,15 @@ impl Shop {
         fails
     }
 
-    /// Whether this request of a page fails.
     fn fails(&self, page: &Page) -> bool {
-        let failures = self
+        let share = self
             .incident
-            .map_or(page.failures, |incident| incident.failures(page));
-        failures > 0.0 && self.draw(Rng::f64) < failures
+            .map_or(page.failure_share, |incident| incident.failure_share(page));
+        share > 0.0 && self.draw(Rng::f64) < share
     }
 }
 
-/// Spends `duration` on a piece of work.
+/// Spends `duration` on a part of a page's work.
 async fn spend(request_work: &mut RequestWork<'_>, work: Work, duration: Duration) {
     match work.computes {
         true => request_work.compute(duration),
@@ -166,7 +161,7 @@ async fn home(State(shop): State<Shop>) -> Html<String> {
     let offer = offer.map_or_else(String::new, |offer| format!("<p>{offer}"));
     Html(format!(
         "<!doctype html><title>The shop</title><h1>The shop</h1>{offer}\
-         <p><a href=\"/admin/pulse\">What it is doing</a>"
+         <p><a href=\"/admin/pulse\">The dashboard</a>"
     ))
 }
 
@@ -226,7 +221,6 @@ async fn events() -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     }))
 }
 
-/// The payload of the panic of `/boom`.
 struct Boom;
 
 async fn boom() -> &'static str {
@@ -235,7 +229,7 @@ async fn boom() -> &'static str {
 
 /// The dashboard counts the panics of `/boom`, so the log shows one line for all of them instead of a backtrace for
 /// each. Other panics are logged as usual.
-pub(crate) fn log_boom_once() {
+pub(crate) fn install_boom_hook() {
     static LOGGED: std::sync::Once = std::sync::Once::new();
     let log = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -244,7 +238,7 @@ pub(crate) fn log_boom_once() {
         }
         LOGGED.call_once(|| {
             tracing::info!(
-                "GET /boom panics on purpose: the dashboard counts each panic, this line comes once"
+                "GET /boom panics on purpose: the dashboard counts each panic, the log has only this line"
             );
         });
     }));

@@ -19,16 +19,15 @@ use crate::incident::Incident;
 use crate::pace::Pace;
 use crate::settings::QUEUE_HEADER;
 
-/// The target of the visitors' requests.
+/// The destination of the visitors' requests.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
-    /// A server.
+pub(crate) enum Destination {
     Http(SocketAddr),
     /// An instance of this process that has no server of its own.
     InProcess(Router, Pace),
 }
 
-impl Target {
+impl Destination {
     /// Sends a request that arrives at `now`, in Unix microseconds, and waits until it has ended.
     pub(crate) async fn visit(&self, visit: Visit, now: i64) {
         let header = visit.queue_header(now);
@@ -49,10 +48,10 @@ impl Target {
     }
 }
 
-/// Sends the requests that [`draw_visits`] draws to one instance of a fleet, until `stopped`. Returns when the last
+/// Sends one instance of a fleet the requests that [`draw_visits`] draws, until `stopped`. Returns when the last
 /// request has ended.
 pub(crate) async fn visit_instance(
-    target: Target,
+    destination: Destination,
     incident: Option<Incident>,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -64,10 +63,10 @@ pub(crate) async fn visit_instance(
             _ = stopped.wait_for(|stopped| *stopped) => break,
         }
         for (wait, visit) in draw_visits(&mut rng, incident, INSTANCES) {
-            let target = target.clone();
+            let destination = destination.clone();
             visitors.spawn(async move {
                 tokio::time::sleep(wait).await;
-                target.visit(visit, now_micros()).await;
+                destination.visit(visit, now_micros()).await;
             });
         }
         while visitors.try_join_next().is_some() {}
@@ -75,7 +74,7 @@ pub(crate) async fn visit_instance(
     visitors.join_all().await;
 }
 
-/// Traffic from eight visitors of one instance, in waves.
+/// Sends requests from eight visitors, in waves.
 pub(crate) fn visit_in_waves(address: SocketAddr) {
     for visitor in 0..8u32 {
         tokio::spawn(async move {
@@ -94,7 +93,9 @@ fn any_visit() -> Visit {
     let (method, path) = match fastrand::u32(0..1_000) {
         0..=249 => ("GET", "/".to_owned()),
         250..=549 => ("GET", format!("/products/{id}")),
-        550..=699 => ("GET", format!("/api/v1/users/{id}")),
+        550..=639 => ("GET", format!("/api/v1/users/{id}")),
+        640..=669 => ("GET", "/cart".to_owned()),
+        670..=699 => ("POST", "/cart/items".to_owned()),
         700..=819 => ("GET", "/search?q=shoes".to_owned()),
         820..=919 => ("POST", "/checkout".to_owned()),
         920..=949 => ("GET", "/reports/daily".to_owned()),
@@ -116,14 +117,13 @@ fn now_micros() -> i64 {
     now.map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// The header of a request whose trace begins here. The ids come from the thread's generator instead of the visitors',
+/// The header `traceparent` of a new trace. The ids come from the thread's generator instead of the visitors',
 /// so that the simulated past draws the same visits each time.
 fn trace_parent() -> String {
     let (trace, span) = (fastrand::u128(1..), fastrand::u64(1..));
     format!("00-{trace:032x}-{span:016x}-01")
 }
 
-/// Sends a request on a connection of its own.
 async fn send(address: SocketAddr, visit: &Visit, header: Option<String>) -> std::io::Result<()> {
     let Visit { method, path, .. } = visit;
     let header = header.map_or_else(String::new, |header| {
@@ -138,7 +138,7 @@ async fn send(address: SocketAddr, visit: &Visit, header: Option<String>) -> std
     connection.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     let reading = connection.read_to_end(&mut answer);
-    // The response of a stream does not end by itself.
+    // The response of `/stream` does not end by itself.
     let _ = tokio::time::timeout(Duration::from_secs(5), reading).await;
     Ok(())
 }

@@ -3,16 +3,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The text of `--help`.
 pub(crate) const USAGE: &str = "\
 usage: replay [--serve] FILE
   FILE     an access log, sorted by time: nginx's combined format with $request_time, Caddy's JSON,
-           lines `unix_seconds,context,micros,status`, or a common or combined log without times,
-           which is only counted; - is standard input
-  --serve  afterwards, show the dashboard on LISTEN (127.0.0.1:3000)
-REDIS_URL stores everything in Redis instead of memory, below PULSE_PREFIX (pulse:).";
+           lines `unix_seconds,context,micros,status`, or a common or combined log (requests are
+           only counted); - is standard input
+  --serve  afterwards, show the dashboard
+variables, defaults: REDIS_URL memory, PULSE_PREFIX pulse:, LISTEN 127.0.0.1:3000, PULSE_TOKEN none";
 
-/// The argument for standard input.
 pub(crate) const STDIN: &str = "-";
 
 /// Reads the arguments after the program's name: whether to serve, and the file. Returns `None` for `--help`. An error

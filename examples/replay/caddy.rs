@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::line::{Ending, Line, Unreadable, ending_of_status};
 use super::{template, time};
 
-/// The beginning of the name of Caddy's logger for errors. Its lines repeat the lines of failed requests.
+/// How the name of Caddy's logger for errors begins. Its lines repeat the lines of failed requests.
 const CADDY_ERRORS: &str = "http.log.error";
 
 #[derive(serde::Deserialize)]
@@ -51,14 +51,14 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
     }
     let second = match &line.ts {
         Value::String(text) => time::rfc3339(text.as_bytes())?,
-        number => number_of(number.as_f64())?,
+        number => seconds_of(number.as_f64())?,
     };
-    // A setting of Caddy makes durations whole numbers, of milli- or of nanoseconds. As the unit of a whole number is
-    // unknown, even 0 is refused.
+    // A setting of Caddy makes durations whole numbers, of milli- or of nanoseconds. The unit of a whole number is
+    // unknown, so even 0 is refused.
     let seconds = line.duration.as_f64().filter(|_| !line.duration.is_u64());
     let took = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let took = took.ok_or(Unreadable(
-        "`duration` is no fraction of seconds: let `duration_format` be `seconds`",
+        "`duration` is no fraction of seconds: set `duration_format` to `seconds`",
     ))?;
     template::write(&line.request.method, &line.request.uri, context);
     Ok(Line {
@@ -75,7 +75,7 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
 
 /// The second of Caddy's `ts`, which is in seconds since the epoch or, by a setting, in milli- or nanoseconds. The unit
 /// is unclear only for times up to 1973 and after the year 2255.
-fn number_of(ts: Option<f64>) -> Result<u64, Unreadable> {
+fn seconds_of(ts: Option<f64>) -> Result<u64, Unreadable> {
     let seconds = match ts.filter(|ts| *ts >= 0.0) {
         Some(ts @ 1e11..=9e12) => ts / 1e3,
         Some(ts @ 1e17..=9e18) => ts / 1e9,

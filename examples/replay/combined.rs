@@ -28,8 +28,9 @@ use std::time::Duration;
 use super::line::{Ending, Line, Unreadable, ending_of};
 use super::{template, time};
 
-const COMBINED: Unreadable = Unreadable("not the combined log format with nginx's $request_time");
-const CLF: Unreadable = Unreadable("not the common or the combined log format");
+const NOT_COMBINED: Unreadable =
+    Unreadable("not the combined log format with nginx's $request_time");
+const NOT_CLF: Unreadable = Unreadable("not the common or the combined log format");
 /// The names of fields that hold nginx's `$request_time`.
 const TIME_NAMES: [&[u8]; 2] = [b"rt", b"request_time"];
 
@@ -39,22 +40,22 @@ pub(crate) fn parse<'a>(
     is_timed: bool,
     context: &'a mut String,
 ) -> Result<Line<'a>, Unreadable> {
-    let form = if is_timed { COMBINED } else { CLF };
-    let mut parts = Parts(line);
-    let mut next = || parts.next().ok_or(form);
+    let error = if is_timed { NOT_COMBINED } else { NOT_CLF };
+    let mut parts = BetweenQuotes(line);
+    let mut next = || parts.next().ok_or(error);
     let (head, request) = (next()?, next()?);
     // The client chooses the user name, which may contain brackets. The time is in the last brackets.
-    let head = head.strip_suffix(b"] ").ok_or(form)?;
-    let at = head.iter().rposition(|byte| *byte == b'[').ok_or(form)?;
+    let head = head.strip_suffix(b"] ").ok_or(error)?;
+    let at = head.iter().rposition(|byte| *byte == b'[').ok_or(error)?;
     let second = time::second(time::common_log(&head[at + 1..])?)?;
     let fields = Fields::read(parts);
     // The line has a referer, but no agent.
     if fields.quoted == 1 {
-        return Err(form);
+        return Err(error);
     }
     let duration = match is_timed {
         true => Some(time::recordable(fields.duration()?)?),
-        false if fields.bare > 0 || fields.time.is_some() => return Err(CLF),
+        false if fields.bare > 0 || fields.time.is_some() => return Err(NOT_CLF),
         false => None,
     };
     template::write_line(request, context);
@@ -70,7 +71,6 @@ pub(crate) fn parse<'a>(
     })
 }
 
-/// The fields after the request: status and size, and those that an operator has added.
 #[derive(Default)]
 struct Fields<'a> {
     status: &'a [u8],
@@ -85,7 +85,7 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Reads the remaining parts of a line. The first part is outside of quotes.
-    fn read(parts: Parts<'a>) -> Self {
+    fn read(parts: BetweenQuotes<'a>) -> Self {
         let mut fields = Self::default();
         // The name of a field whose value is in quotes.
         let mut name: Option<&[u8]> = None;
@@ -120,14 +120,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The duration of the request.
     fn duration(&self) -> Result<Duration, Unreadable> {
         match (self.time, self.bare) {
             (Some(time), _) => request_time(time),
-            (None, 0) => Err(COMBINED),
+            (None, 0) => Err(NOT_COMBINED),
             (None, 1) => request_time(self.last),
             _ => Err(Unreadable(
-                "several fields are without quotes, and none has a name: call nginx's $request_time `rt=$request_time`",
+                "several fields are without quotes, and none has a name: log nginx's time as `rt=$request_time`",
             )),
         }
     }
@@ -148,9 +147,9 @@ fn request_time(text: &[u8]) -> Result<Duration, Unreadable> {
 
 /// The parts of a line between its quotes. A quote after a backslash does not end a part. nginx writes a quote within a
 /// field as `\x22`, Apache as `\"`.
-struct Parts<'a>(&'a [u8]);
+struct BetweenQuotes<'a>(&'a [u8]);
 
-impl<'a> Iterator for Parts<'a> {
+impl<'a> Iterator for BetweenQuotes<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {

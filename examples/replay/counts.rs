@@ -20,7 +20,6 @@ pub(crate) const MAX_COUNTED: usize = MAX_CONTEXTS / 2 - 2;
 /// The name under which all further contexts are counted.
 const OVERFLOW: &str = "<overflow>";
 
-/// The contexts of a log that are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counts(HashSet<String>);
 

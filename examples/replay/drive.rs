@@ -1,8 +1,8 @@
 //! Records each line in its own second, by moving a manual clock.
 //!
-//! The first drain in a new second counts the recorded lines in the second before. So each second of the log ends with
-//! a move of the clock to the next second, and one drain. Hours whose seconds are not stored have longer steps
-//! (`steps`). The background tasks must not run: their drains between two moves of the clock would count lines in a
+//! The first drain in a new second adds the recorded lines to the second before. So each second of the log ends with
+//! a move of the clock to the next second, and one drain. Hours whose seconds are not stored have longer intervals
+//! (`intervals`). The background tasks must not run: their drains between two moves of the clock would count lines in a
 //! wrong second.
 
 use std::time::{Duration, Instant};
@@ -10,44 +10,40 @@ use std::time::{Duration, Instant};
 use tower_pulse::{ManualClock, Pulse, StoreError, StoreErrorKind};
 
 use crate::counts::Counts;
+use crate::intervals::Intervals;
 use crate::line::Line;
-use crate::steps::Steps;
 
 /// The seconds before the last line for which histograms stay fine: the 98 half hours that are stored. Each of their
-/// minutes has its own flush, as a batch of several minutes makes the histograms of the older minutes coarser.
+/// minutes has its own flush, because a batch of several minutes makes the histograms of older minutes coarser.
 const FINE_FOR: i64 = 98 * 1_800;
-/// The seconds of a minute.
 const MINUTE: i64 = 60;
-/// The seconds of an hour. A flush is due at the end of each hour: minutes later, the profiles of the week read the
+/// A flush is due at the end of each hour: minutes later, the profiles of the week read the
 /// hour from the store, and a batch has room for the statistics of only two hours.
 const HOUR: i64 = 3_600;
-/// The number of lines after which a flush is due, as each line may add to the batch.
+/// The number of lines after which a flush is due, because each line may add to the batch.
 const FLUSH_LINES: u64 = 250_000;
-/// The number of lines after which a drain is due within a step. A cell can hold the sum of this many durations, even
-/// of the longest ones.
+/// The number of lines after which a drain is due within an interval. A cell can hold the sum of this many durations,
+/// even of the longest ones.
 const DRAIN_LINES: u64 = 30_000;
 /// The time for which a call is repeated while the store is unreachable or slow. A flush of many contexts may take
 /// minutes to fold.
 const PATIENCE: Duration = Duration::from_secs(600);
 const RETRY: Duration = Duration::from_millis(200);
 
-/// A replay under way.
 #[derive(Debug)]
 pub(crate) struct Replay<'a> {
     pulse: &'a Pulse,
     time: ManualClock,
-    steps: Steps,
-    /// The second of the clock: the latest second of the current step.
+    intervals: Intervals,
+    /// The second of the clock: the latest second of the current interval.
     pub(crate) second: i64,
     /// The latest second of all lines that were read.
     latest: i64,
-    /// The second of the last drain.
     drained: i64,
     /// From this second on, histograms stay fine.
     fine_from: i64,
     /// From this second on, each minute is judged at its end.
     judged_from: Option<i64>,
-    /// The number of lines that were recorded.
     pub(crate) lines: u64,
     flushed_lines: u64,
     drained_lines: u64,
@@ -61,7 +57,7 @@ impl<'a> Replay<'a> {
         Self {
             pulse,
             time,
-            steps: Steps::until(last),
+            intervals: Intervals::until(last),
             second,
             latest: second,
             drained: second,
@@ -74,14 +70,12 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Judges the minutes that have ended.
     pub(crate) async fn judge(&self) -> Result<(), StoreError> {
         until_answered(|| self.pulse.simulation().judge())
             .await
             .map(drop)
     }
 
-    /// Records a line of the current second.
     pub(crate) fn record(&mut self, line: &Line<'_>) {
         let (pulse, context) = (self.pulse, line.context);
         match line.duration {
@@ -94,18 +88,19 @@ impl<'a> Replay<'a> {
     /// Judges each minute from `second` on at its end, so that the dashboard shows what changed in these minutes.
     pub(crate) fn judge_from(&mut self, second: i64) {
         self.judged_from = Some(second);
-        self.steps.judged_from(second);
+        self.intervals.shorten_from(second);
     }
 
-    /// Moves to another second, usually a later one. Ends the current step and begins another one, unless the second is
-    /// within the current step.
+    /// Moves to another second, usually a later one. Ends the current interval and begins another, unless the second is
+    /// within the current interval.
     pub(crate) async fn move_to(&mut self, second: i64) -> Result<(), StoreError> {
         let end = (self.second.div_euclid(MINUTE) + 1) * MINUTE;
         if second >= end && self.judged_from.is_some_and(|from| self.second >= from) {
             self.end_minute(end).await?;
         }
-        let is_same_step = self.steps.step(second) == self.steps.step(self.second);
-        if is_same_step && self.lines - self.drained_lines < DRAIN_LINES {
+        let is_same_interval =
+            self.intervals.interval_of(second) == self.intervals.interval_of(self.second);
+        if is_same_interval && self.lines - self.drained_lines < DRAIN_LINES {
             if second > self.second {
                 self.second = second;
                 self.latest = self.latest.max(second);
@@ -117,14 +112,14 @@ impl<'a> Replay<'a> {
     }
 
     async fn begin(&mut self, second: i64) -> Result<(), StoreError> {
-        self.end_step();
+        self.end_interval();
         let waiting = self.lines - self.flushed_lines;
         let becomes_coarse =
             second >= self.fine_from && second.div_euclid(MINUTE) != self.second.div_euclid(MINUTE);
         let ends_hour = second.div_euclid(HOUR) > self.latest.div_euclid(HOUR);
         let is_due = ends_hour || becomes_coarse;
-        // The flush comes before the move of the clock, as the clock decides which samples are late and which slices
-        // have ended.
+        // The flush comes before the move of the clock, because the clock decides which samples are late and which
+        // slices have ended.
         if waiting >= FLUSH_LINES || (waiting > 0 && is_due) {
             self.flush().await?;
         }
@@ -139,7 +134,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Ends the current step at `end`, the end of a minute, flushes everything, and judges the minute.
+    /// Ends the current interval at `end`, the end of a minute, flushes everything, and judges the minute.
     async fn end_minute(&mut self, end: i64) -> Result<(), StoreError> {
         if self.second < end {
             self.begin(end).await?;
@@ -152,11 +147,11 @@ impl<'a> Replay<'a> {
 
     /// Flushes everything, and leaves the clock at the latest second.
     pub(crate) async fn finish(&mut self) -> Result<(), StoreError> {
-        self.end_step();
+        self.end_interval();
         self.flush().await
     }
 
-    fn end_step(&mut self) {
+    fn end_interval(&mut self) {
         self.drained = self.second + 1;
         self.time.set_wall(self.drained);
         self.pulse.simulation().drain();
@@ -165,7 +160,7 @@ impl<'a> Replay<'a> {
 
     async fn flush(&mut self) -> Result<(), StoreError> {
         // Everything is drained, so the second in which the flush drains does not matter. The store's time must not go
-        // back with a late line.
+        // back with an older line.
         self.time.set_wall(self.latest);
         self.drained = self.latest;
         until_answered(|| self.pulse.flush()).await?;

@@ -12,7 +12,6 @@ use crate::line::{self, Format, Unreadable};
 pub(crate) const MAX_CONTEXTS: usize = 100_000;
 /// The longest line. The rest of a longer line is skipped, so that no file can fill the memory.
 const LONGEST_LINE: u64 = 64 * 1024;
-/// The number of bytes that are read at once.
 const READ_AT_ONCE: usize = 1 << 20;
 /// The seconds by which lines may be out of order.
 const DISORDER: i64 = 3_600;
@@ -27,7 +26,6 @@ pub(crate) struct Input {
     bytes: u64,
 }
 
-/// The results of the first reading.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) format: Option<Format>,
@@ -59,7 +57,6 @@ impl Input {
         Ok(Self { name, file, bytes })
     }
 
-    /// The lines from the beginning.
     pub(crate) fn lines(&mut self) -> Result<Lines<'_>, String> {
         let rewound = self.file.rewind();
         rewound.map_err(|error| format!("{}: {error}", self.name))?;
@@ -71,7 +68,6 @@ impl Input {
         })
     }
 
-    /// Reads all lines once.
     pub(crate) fn survey(&mut self) -> Result<Survey, String> {
         let mut survey = Survey::default();
         let (mut contexts, mut context) = (HashSet::new(), String::new());
@@ -124,7 +120,6 @@ pub(crate) struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The next line.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, String> {
         let read = self.read();
         if !read.map_err(|error| format!("{}: {error}", self.name))? {

@@ -38,10 +38,9 @@ use tower_pulse::{Outcome, RequestOutcome};
 
 use super::{caddy, combined, time};
 
-/// A request of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
-    /// The second in which the request ended, in Unix seconds.
+    /// The time of the line, in Unix seconds.
     pub(crate) second: i64,
     pub(crate) context: &'a str,
     /// `None` if the format has no durations.
@@ -58,7 +57,6 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// The outcome that is recorded.
     pub(crate) fn outcome(self) -> RequestOutcome {
         match self {
             Self::Responded(status) => status.into(),
@@ -72,7 +70,6 @@ impl Ending {
     }
 }
 
-/// The format of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Csv,
@@ -83,7 +80,6 @@ pub(crate) enum Format {
     Caddy,
 }
 
-/// The reason why a line cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable(pub(crate) &'static str);
 
@@ -148,17 +144,14 @@ fn parse_csv(line: &[u8]) -> Result<Line<'_>, Unreadable> {
 /// nginx's status if the client went away before the response.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// The error of an invalid status.
 const STATUS: Unreadable = Unreadable("the status is not 100 to 599");
 
-/// How a request with this status ended.
 pub(crate) fn ending_of(text: &[u8]) -> Result<Ending, Unreadable> {
     let status = digits(text).and_then(|status| u16::try_from(status).ok());
     let status = status.filter(|_| text.len() == 3);
     ending_of_status(status.ok_or(STATUS)?)
 }
 
-/// How a request with this status ended.
 pub(crate) fn ending_of_status(status: u16) -> Result<Ending, Unreadable> {
     match StatusCode::from_u16(status).map_err(|_| STATUS)? {
         status if status == CLIENT_CLOSED_REQUEST => Ok(Ending::GivenUp),

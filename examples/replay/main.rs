@@ -15,7 +15,7 @@
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `REDIS_URL` | the Redis that keeps everything | absent: in memory |
-//! | `PULSE_PREFIX` | the prefix of every key in Redis, under which no requests may be stored yet | `pulse:` |
+//! | `PULSE_PREFIX` | the prefix of every key in Redis; must be without data | `pulse:` |
 //! | `LISTEN` | address and port, for `--serve` | `127.0.0.1:3000` |
 //! | `PULSE_TOKEN` | token of the dashboard | absent: open, on loopback only |
 //!
@@ -28,9 +28,9 @@ mod combined;
 mod counts;
 mod drive;
 mod input;
+mod intervals;
 mod line;
 mod serve;
-mod steps;
 mod template;
 mod time;
 
@@ -48,9 +48,8 @@ use tower_pulse::{Clock, ManualClock, Pulse, Task};
 /// The seconds at the end of a log whose minutes are judged, so that the dashboard shows changes.
 const JUDGED: i64 = 3 * 3_600;
 
-/// The message about a log without durations.
 const UNTIMED: &str = "\
-the log does not say how long requests took: they are counted, and nothing else is known of them. The counters are
+the log does not say how long requests took, so they are only counted. The counters are
 `requests` and `5xx`, and for each context `requests:CONTEXT` and `5xx:CONTEXT`; there are no pages, percentiles or changes";
 
 #[tokio::main]
@@ -84,7 +83,7 @@ async fn run(serve: bool, file: &Path) -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
-    // A wrong setting must fail before an hour of reading, not after it.
+    // A wrong setting is reported before an hour of reading, not after it.
     let server = serve.then(Server::from_env).transpose()?;
     let start = Instant::now();
     let mut input = Input::open(file)?;
@@ -131,7 +130,7 @@ async fn run(serve: bool, file: &Path) -> Result<(), Box<dyn Error>> {
     if survey.disordered > 0 {
         let verb = if survey.disordered == 1 { "is" } else { "are" };
         println!(
-            "{} {verb} more than an hour older than a line before: sort the log by time",
+            "{} {verb} more than an hour older than an earlier line: sort the log by time",
             in_words(survey.disordered)
         );
     }
@@ -141,7 +140,7 @@ async fn run(serve: bool, file: &Path) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Builds the pulse from the environment, with a clock that shows the time of the first line. The tasks are not
+/// Builds the `Pulse` from the environment, with a clock that shows the time of the first line. The tasks are not
 /// spawned: until the last line is recorded, only [`Replay`] may drain or flush.
 fn build(
     survey: &Survey,
@@ -154,7 +153,7 @@ fn build(
     };
     if survey.contexts > most {
         tracing::warn!(
-            "the file has more than {most} contexts, the most that can be told apart: all further ones are counted \
+            "the file has more than {most} contexts, the most that are counted separately: all others are counted \
              together as <overflow>"
         );
     }
@@ -183,8 +182,8 @@ async fn refuse_other_data(pulse: &Pulse) -> Result<(), Box<dyn Error>> {
     }
     let store = store.describe();
     Err(format!(
-        "there are requests in the store already ({store}): set PULSE_PREFIX to a prefix of its own, and pass \
-         several logs at once through standard input"
+        "the store has requests already ({store}): set another PULSE_PREFIX, and pass several logs at once through \
+         standard input"
     )
     .into())
 }

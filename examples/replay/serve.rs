@@ -12,13 +12,12 @@ use tower_pulse::admin::Access;
 use tower_pulse::{ManualClock, Pulse, Task};
 
 use crate::variable;
-use pulse_examples::listen::can_be_bound;
+use pulse_examples::listen::check_address;
 use pulse_examples::signal::shutdown_signal;
 
 /// The time between two moves of the clock.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The address, and the access to the dashboard.
 #[derive(Debug)]
 pub(crate) struct Server {
     listen: SocketAddr,
@@ -30,7 +29,7 @@ impl Server {
     pub(crate) fn from_env() -> Result<Self, Box<dyn Error>> {
         let listen = variable("LISTEN")?.filter(|listen| !listen.is_empty());
         let listen = listen.unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-        let allowed = "must be an IP address and a port, as 127.0.0.1:3000";
+        let allowed = "must be an IP address and a port, such as 127.0.0.1:3000";
         let address: SocketAddr =
             (listen.trim().parse()).map_err(|_| format!("LISTEN={listen:?}: {allowed}"))?;
         let token = variable("PULSE_TOKEN")?.filter(|token| !token.is_empty());
@@ -40,7 +39,7 @@ impl Server {
             );
             return Err(message.into());
         }
-        can_be_bound(address).map_err(|error| format!("LISTEN={listen}: {error}"))?;
+        check_address(address).map_err(|error| format!("LISTEN={listen}: {error}"))?;
         Ok(Self {
             listen: address,
             access: token.map_or_else(Access::open, Access::token),
@@ -71,7 +70,7 @@ impl Server {
             result = axum::serve(listener, admin).into_future() => result?,
             () = shutdown_signal() => {}
         }
-        // The access log is recorded, so an unreachable store is no error here.
+        // The access log is recorded, so an unreachable store is not an error here.
         let _ = pulse.shutdown().await;
         for task in tasks {
             task.await?;

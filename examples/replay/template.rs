@@ -1,6 +1,6 @@
 //! The context of a request in a log without route templates: the method, and the path without its query. In the path,
 //! `{id}` replaces each segment that looks like an id: a number, a UUID, or 16 or more hexadecimal digits. A request
-//! without a method and a path, such as one of a port scanner, is `<unmatched>`.
+//! without a method or a path, such as one of a port scanner, is `<unmatched>`.
 
 use http::Method;
 
@@ -31,14 +31,14 @@ pub(crate) fn write(method: &str, target: &str, context: &mut String) {
 fn push(method: &str, target: &str, context: &mut String) -> Option<()> {
     // A request to a proxy has the whole URL.
     let path = match target.split_once("://") {
-        Some((scheme, rest)) if !scheme.contains('/') => &rest[rest.find('/')?..],
+        Some((scheme, server)) if !scheme.contains('/') => &server[server.find('/')?..],
         _ => target,
     };
     let path = path.split(['?', '#']).next()?;
     if !path.starts_with('/') {
         return None;
     }
-    context.push_str(folded(method)?);
+    context.push_str(method_name(method)?);
     context.push(' ');
     for segment in path[1..].split('/') {
         context.push('/');
@@ -51,8 +51,8 @@ fn push(method: &str, target: &str, context: &mut String) -> Option<()> {
     Some(())
 }
 
-/// One of HTTP's nine methods or `OTHER`, as the layer names it; `None` if the text is no method.
-fn folded(method: &str) -> Option<&str> {
+/// One of HTTP's nine methods or `OTHER`, as the layer names it; `None` if the text is not a method.
+fn method_name(method: &str) -> Option<&str> {
     const METHODS: &str = "GET POST PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE";
     if METHODS.split(' ').any(|known| known == method) {
         return Some(method);

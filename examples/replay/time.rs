@@ -11,7 +11,7 @@ const LAST_SECOND: u64 = 9_000_000_000;
 /// The longest duration that [`Pulse::record`](tower_pulse::Pulse::record) records unchanged.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3_600);
 
-/// A time that the clock can show.
+/// Refuses a time after `LAST_SECOND`.
 pub(crate) fn second(seconds: u64) -> Result<i64, Unreadable> {
     let second = i64::try_from(seconds).ok();
     second.filter(|_| seconds <= LAST_SECOND).ok_or(Unreadable(

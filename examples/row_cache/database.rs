@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
-/// The number of offers in a new file.
 const OFFERS: i64 = 1_000;
 
-/// An offer.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Offer {
     pub(crate) id: i64,
@@ -28,7 +26,7 @@ struct Inner {
 }
 
 impl Database {
-    /// Opens the file, and creates it with its table if it is missing.
+    /// Opens the file. If the file is missing, creates it, including its table.
     pub(crate) async fn open(file: &Path) -> sqlx::Result<Self> {
         let options = SqliteConnectOptions::new()
             .filename(file)
@@ -57,7 +55,7 @@ impl Database {
         Ok(Self(Arc::new(Inner { pool, reads })))
     }
 
-    /// Reads an offer; `None` if the id is no number, or no offer has it.
+    /// Reads an offer; `None` if the id is not a number, or no offer has it.
     pub(crate) async fn offer(&self, id: &str) -> Result<Option<Offer>, String> {
         let Ok(id) = id.parse::<i64>() else {
             return Ok(None);
@@ -69,14 +67,12 @@ impl Database {
         Ok(row.map(|(id, name, stock)| Offer { id, name, stock }))
     }
 
-    /// Reduces the stock of an offer by one.
     pub(crate) async fn sell(&self, id: i64) -> Result<(), String> {
         let sell = sqlx::query("UPDATE offers SET stock = stock - 1 WHERE id = ?1 AND stock > 0");
         let sold = sell.bind(id).execute(&self.0.pool).await;
         sold.map(drop).map_err(|error| error.to_string())
     }
 
-    /// The number of times that this process has read an offer.
     pub(crate) fn reads(&self) -> u64 {
         self.0.reads.load(Ordering::Relaxed)
     }

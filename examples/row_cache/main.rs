@@ -50,7 +50,7 @@ use self::signal::shutdown_signal;
 struct App {
     offers: RowCache,
     database: Database,
-    /// The number of times that the cache has loaded a row in this process.
+    /// How often the cache has loaded a row in this process.
     refreshes: Arc<AtomicU64>,
 }
 
@@ -65,7 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .init();
     let listen = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
     let listen: SocketAddr = listen.parse().map_err(|_| {
-        format!("LISTEN={listen:?}: must be an IP address and a port, as 127.0.0.1:3000")
+        format!("LISTEN={listen:?}: must be an IP address and a port, such as 127.0.0.1:3000")
     })?;
     if !listen.ip().is_loopback() {
         return Err(
@@ -123,12 +123,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_graceful_shutdown(shutdown_signal())
         .await?;
     selling.abort();
-    // An unreachable store is no error of the example: the crate has logged it.
+    // An unreachable store is not an error of the example: the crate has logged it.
     let _ = pulse.shutdown().await;
     Ok(())
 }
 
-/// Returns an offer from the cache. This is all that a handler needs to read a cached row.
+/// A handler needs no more than this to read a cached row.
 async fn cached(offers: &RowCache, id: &str) -> Result<Option<Offer>, RowError> {
     let row = offers.get_or_load::<Offer>(id).await?;
     Ok(row.map(|row| row.value))
@@ -209,7 +209,6 @@ async fn sell(database: Database) {
     }
 }
 
-/// An error, as a status and a message.
 struct ApiError(StatusCode, String);
 
 impl ApiError {

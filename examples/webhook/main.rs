@@ -1,4 +1,4 @@
-//! Reports changed pages in the log and in a chat:
+//! Reports changes in the log and in a chat:
 //! `WEBHOOK_URL=http://127.0.0.1:9000/hook cargo run --release --example webhook`.
 //!
 //! Changes need earlier data to compare with: run the example for half an hour, or on the Redis of a running service.
@@ -26,13 +26,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let pulse = builder.build()?;
     let url = std::env::var("WEBHOOK_URL").ok();
-    // The function may block, as it runs on its own thread.
+    // The function may block, because it runs on its own thread.
     pulse.on_change(move |change: &Change| {
         tracing::warn!(since = change.since, "{change}");
         if let Some(url) = &url
             && let Err(error) = notify::post(url, change)
         {
-            tracing::error!(%error, "the webhook does not answer");
+            tracing::error!(%error, "posting to the webhook failed");
         }
     });
     let app = Router::new()
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     axum::serve(listener, app)
         .with_graceful_shutdown(shutdown_signal())
         .await?;
-    // An unreachable store is no error of the example: the crate has logged it.
+    // An unreachable store is not an error of the example: the crate has logged it.
     let _ = pulse.shutdown().await;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Backend, Builder};
 use crate::layer::IgnoreList;
-use crate::pulse::{PageOptions, Pulse};
+use crate::pulse::{Pulse, ViewOptions};
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::handle::Handle;
 use tower_pulse_core::health::Notices;
@@ -20,9 +20,7 @@ use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::tier::DAY;
 
-/// The most characters of a store's description in the log.
 const STORE_CHARS: usize = 48;
-/// The most characters of the host's name.
 const HOST_CHARS: usize = 64;
 
 /// The description of a store, shortened for the first line of the log.
@@ -33,7 +31,7 @@ fn shortened(store: &str) -> String {
     }
 }
 
-/// The default name of an instance: the name of the host, with a suffix that differs in each process.
+/// The default name of an instance: the name of the host, with a random suffix.
 fn instance_name() -> String {
     let in_file = |path| std::fs::read_to_string(path).ok();
     let in_environment = |name| std::env::var(name).ok();
@@ -108,11 +106,11 @@ impl Builder {
         if let Some(timers) = &self.tracing {
             timers.attach(handle.recorder());
         }
-        let page = PageOptions {
+        let view = ViewOptions {
             service: self.service,
             trace_url: self.trace_url,
         };
-        Ok((Pulse::new(handle, skips, page), tasks))
+        Ok((Pulse::new(handle, skips, view), tasks))
     }
 
     /// Opens the configured store without recording. Pass the store to [`store`](Self::store) of several builders, or

@@ -2,7 +2,7 @@
 
 use super::{Backend, Builder};
 use crate::dashboard::Dashboard;
-use crate::pulse::PageOptions;
+use crate::pulse::ViewOptions;
 use tower_pulse_core::error::BuildError;
 
 /// Configures a [`Dashboard`]. These settings must be the same as in the instances: the Redis, `service` or `prefix`,
@@ -42,10 +42,10 @@ impl Builder<Dashboard> {
             return Err(BuildError::new("redis", "missing", allowed));
         };
         let store = self.open_redis(options.clone()?.read_only())?;
-        let page = PageOptions {
+        let view = ViewOptions {
             service: self.service,
             trace_url: self.trace_url,
         };
-        Ok(Dashboard::new(store, self.options, page))
+        Ok(Dashboard::new(store, self.options, view))
     }
 }

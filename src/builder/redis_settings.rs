@@ -16,7 +16,7 @@ impl<Of> Builder<Of> {
     /// Calls a function for user and password, instead of reading them from the URL. The function is called for each
     /// connection, and once more if the server refuses the credentials. Use it for passwords that are valid for
     /// minutes, such as those of IAM. The function has 5 s for each answer. Neither the credentials nor the text of an
-    /// error is logged or shown.
+    /// error is logged or shown: log errors in the function.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -80,7 +80,7 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// A certificate authority of your own, and a client certificate, for `rediss://` URLs. They apply to a server, to
+    /// A certificate authority of your own, and a client certificate, for `rediss://` URLs. Both apply to a server, to
     /// all nodes of a cluster, or to Sentinels and the primary.
     ///
     /// ```no_run

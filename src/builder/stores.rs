@@ -21,7 +21,7 @@ impl<Of> Builder<Of> {
     /// Sets the store. `method` is the method that the user has called.
     fn set_store(mut self, method: &'static str, backend: Backend) -> Self {
         self.backend = backend;
-        self.store_named_by.push(method);
+        self.store_set_by.push(method);
         self
     }
 
@@ -48,9 +48,9 @@ impl<Of> Builder<Of> {
         self.set_store("redis", backend)
     }
 
-    /// Keeps everything in the Redis server of a client that was configured elsewhere, with its address, database,
-    /// credentials, TLS and TCP settings. The store opens connections of its own, with the timeouts and retries of this
-    /// crate, as exact counts depend on both.
+    /// Keeps everything in the Redis server of a client that was configured elsewhere, with the client's address,
+    /// database, credentials, TLS and TCP settings. The store opens connections of its own, with the timeouts and
+    /// retries of this crate, because exact counts depend on both.
     #[cfg(feature = "redis")]
     pub fn redis_client(self, client: redis::Client) -> Self {
         let options = client.get_connection_info().clone().into();
@@ -83,8 +83,7 @@ impl<Of> Builder<Of> {
 
     /// Keeps everything in the Redis that Sentinel names as the primary of a service. `service` is the name after
     /// `sentinel monitor`; `urls` are the URLs of some Sentinels, with user and password of Sentinel itself, if it has
-    /// any. If the primary has a user, a password, a database or TLS of its own, pass a URL instead of the name. Its
-    /// host is the name:
+    /// any. If the primary has a user, a password, a database or TLS of its own, pass a URL whose host is the name:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -98,7 +97,7 @@ impl<Of> Builder<Of> {
     /// ```
     ///
     /// With `rediss://` URLs of Sentinels, the primary is reached by TLS as well. The store asks the Sentinels at each
-    /// connection and every few seconds, and so follows a failover.
+    /// connection and every few seconds, and follows a failover.
     ///
     /// Needs the feature `redis`; without it, [`build`](Self::build) returns an error.
     pub fn redis_sentinel<U: AsRef<str>>(
@@ -150,9 +149,9 @@ impl Builder {
     }
 
     /// The time between two commits that make the file durable: 1 s to 60 s, 1 s by default. A crash of the process or
-    /// a power cut loses at most the requests of this time and of one flush interval; by default, both are the same
-    /// second. After [`shutdown`](crate::Pulse::shutdown) nothing is missing. With a longer time, the store writes
-    /// less. Has no effect on other stores.
+    /// a power cut loses at most the requests of this time and of one flush interval. After
+    /// [`shutdown`](crate::Pulse::shutdown) nothing is missing. With a longer time, the store writes less. Has no
+    /// effect on other stores.
     #[cfg(feature = "file")]
     pub fn durable_every(mut self, every: Duration) -> Self {
         self.durable_every = every;

@@ -9,7 +9,6 @@ use tower_pulse_core::error::BuildError;
 use tower_pulse_core::targets::PathTarget;
 use tower_pulse_model::context::{ALL, MAX_NAME, escape_hidden};
 
-/// The most contexts that have a target of their own.
 const MAX_PATH_TARGETS: usize = 100;
 
 impl<Of> Builder<Of> {
@@ -27,23 +26,23 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// As in Apdex, an error never counts as below the target, even if it was fast. A 4xx and a request that was cut
-    /// off (cancelled, or with an aborted body) do not count at all: the service is not to blame, and the full duration
-    /// of a cut-off request is unknown. The share is the number of successes below the target, divided by the number of
-    /// all successes and errors.
+    /// As in Apdex, an error never counts as below the target, even if it was fast. A 4xx that is no error does not
+    /// count at all, because the service is not to blame. Nor does a request that was cut off (cancelled, or with an
+    /// aborted body), because its full duration is unknown. The share is the number of successes below the target,
+    /// divided by the number of all successes and errors.
     ///
-    /// The share is read from histograms, so a request may count wrongly if its duration is within 2.2 % of the target,
-    /// or within 9 % in windows of six-hour slices, such as `7d`. The field `error` of the answer has this bound. For a
-    /// context whose failures fill more than a hundred buckets, the bound is always 9 %. The target is not stored, so a
-    /// new target applies to the past too.
+    /// The share is read from histograms. A request may count wrongly if its duration is within 2.2 % of the target; in
+    /// windows of six-hour slices, such as `7d`, within 9 %. The field `error` of the answer has this bound. If the
+    /// durations of a context's failures vary widely, the bound is always 9 %. The target is not stored, so a new
+    /// target applies to the past too.
     pub fn target(mut self, target: Duration) -> Self {
         self.options.targets.all = Some(target);
         self
     }
 
-    /// A target for the requests of one context, beside [`target`](Self::target). `share` is the share of requests that
-    /// should be good, between 0 and 1, both excluded. A good request is answered within `duration`, 1 µs to 1 h, and
-    /// is no error. `context` is the name that the dashboard shows. At most 100 contexts can have a target of their
+    /// A target for the requests of one context, instead of [`target`](Self::target). `share` is the share of requests
+    /// that should be good, between 0 and 1, both excluded. A good request is answered within `duration`, 1 µs to 1 h,
+    /// and is no error. `context` is the name that the dashboard shows. At most 100 contexts can have a target of their
     /// own, one each.
     ///
     /// ```
@@ -64,14 +63,14 @@ impl<Of> Builder<Of> {
     /// ```
     ///
     /// The share that may be bad, `1 - share`, is the error budget. The screen of the path, `api/path` and `api/paths`
-    /// show its burn rates: the bad shares of the last hour and of the last six hours, divided by `1 - share`. At a
-    /// rate of 1, the budget lasts exactly its period; `api/overview` lists the path if both rates are above 1. The
-    /// remaining budget covers the last 30 days, or all stored days if there are fewer: 15 without a
-    /// [`history`](Self::history).
+    /// show its burn rates: the bad shares of the last five minutes, hour and six hours, divided by `1 - share`. At a
+    /// rate of 1, the budget lasts exactly its period. `api/overview` lists the path if the rates of the hour and of
+    /// the six hours are above 1. The remaining budget covers the last 30 days, or all stored days if there are fewer:
+    /// 15 without a [`history`](Self::history).
     ///
     /// As with [`target`](Self::target), a 4xx that is no error and a request that was cut off are neither good nor
-    /// bad. The figures are read from histograms, so a request may count wrongly if its duration is within 2.2 % of
-    /// `duration`, or within 9 % in the remaining budget. The target is not stored, so it applies to the past too. An
+    /// bad. The figures are read from histograms. A request may count wrongly if its duration is within 2.2 % of
+    /// `duration`; in the remaining budget, within 9 %. The target is not stored, so it applies to the past too. An
     /// instance shows only its own targets: set the same targets in all instances of a service, and in its
     /// [`Dashboard`](crate::Dashboard). For Prometheus, `metrics` counts the bad requests since the start of the
     /// instance.
@@ -100,13 +99,13 @@ impl<Of> Builder<Of> {
             let is_name = (1..=MAX_NAME).contains(&name.len()) && escape_hidden(name) == name;
             if !is_name || name.starts_with('/') || name.chars().any(char::is_control) {
                 let allowed = format!(
-                    "a context as the dashboard names it, such as \"POST /checkout\": method and route template, 1 to \
-                     {MAX_NAME} bytes without control characters"
+                    "must be a context as the dashboard names it, such as \"POST /checkout\": method and route \
+                     template, 1 to {MAX_NAME} bytes without control characters"
                 );
                 return Err(BuildError::new(FIELD, format!("{name:?}"), allowed));
             }
             if name == ALL {
-                let allowed = "the target of all requests is `target`";
+                let allowed = "for all requests, use `target`";
                 return Err(BuildError::new(FIELD, format!("{name:?}"), allowed));
             }
             if !names.insert(name) {

@@ -5,20 +5,18 @@ use http::uri::Authority;
 use super::Builder;
 use tower_pulse_core::error::BuildError;
 
-/// The placeholder of the trace's id.
 const PLACEHOLDER: &str = "{trace_id}";
 
-/// The longest URL, in bytes.
 const MAX_URL: usize = 1_024;
 
-const ALLOWED: &str = "an https or http URL of at most 1,024 bytes, as \"https://traces.example.com/trace/{trace_id}\": one \
-                       {trace_id} after the host, no user or password, no spaces, control characters, backslashes or \
-                       other characters that are no ASCII";
+const ALLOWED: &str = "must be an https or http URL of at most 1,024 bytes, such as \"https://traces.example.com/trace/{trace_id}\": \
+                       one {trace_id} after the host, no user or password, no spaces, control characters, backslashes \
+                       or characters other than ASCII";
 
 impl<Of> Builder<Of> {
     /// The URL that the dashboard links trace ids to, with `{trace_id}` replaced by the percent-encoded id. An `https`
-    /// or `http` URL of at most 1,024 bytes, without a user or password, with one `{trace_id}` after the host. Of the
-    /// characters that a URL must escape, only braces and quotation marks are allowed.
+    /// or `http` URL of at most 1,024 bytes, without a user or password, with one `{trace_id}` after the host. The URL
+    /// has only visible ASCII characters, and no backslash.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -41,7 +39,7 @@ impl<Of> Builder<Of> {
     }
 }
 
-/// Refuses a URL that a page cannot link to, or whose real host is not the one that a reader sees.
+/// Refuses a URL to which the dashboard cannot link, or whose real host is not the one that a reader sees.
 pub(super) fn check(url: &str) -> Result<(), BuildError> {
     // A browser reads a backslash as a slash, which would change the host.
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
@@ -57,8 +55,8 @@ fn is_trace_url(url: &str) -> bool {
     };
     let is_scheme = matches!(&*scheme.to_ascii_lowercase(), "https" | "http");
     let end = after_scheme.find(['/', '?', '#']);
-    let (authority, place) = after_scheme.split_at(end.unwrap_or(after_scheme.len()));
-    is_scheme && is_host(authority) && place.matches(PLACEHOLDER).count() == 1
+    let (authority, after_host) = after_scheme.split_at(end.unwrap_or(after_scheme.len()));
+    is_scheme && is_host(authority) && after_host.matches(PLACEHOLDER).count() == 1
 }
 
 /// Whether a URL's authority is a host with an optional port, without a user.

@@ -20,23 +20,21 @@ const NAMES: RangeInclusive<usize> = 1..=100_000;
 const REPLAY: RangeInclusive<usize> = 0..=1 << 30;
 /// Bytes of data that is pending, held or stored in this process.
 const MEMORY: RangeInclusive<usize> = 1 << 20..=1 << 40;
-/// Bytes of the journal.
 const JOURNAL: RangeInclusive<usize> = 1 << 20..=1 << 30;
-/// Slices of each precision.
 const RETAINED: RangeInclusive<usize> = 1..=MAX_RETAINED as usize;
 /// Seconds of a precision: up to a year.
 const SECONDS: RangeInclusive<u32> = 1..=365 * 24 * 3_600;
 
 impl<Of> Builder<Of> {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
-        if let [first, .., second] = self.store_named_by[..] {
-            let allowed = format!("one store, and `{first}` has named one before: remove either");
+        if let [first, .., second] = self.store_set_by[..] {
+            let allowed = format!("`{first}` has set one before: keep only one");
             return Err(BuildError::new(second, "a second store", allowed));
         }
         const S: Duration = Duration::from_secs(1);
         const DAY: Duration = Duration::from_secs(24 * 3_600);
-        let (a_minute, days) = (Duration::ZERO..=60 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
-        let (a_year, ten_years) = (60 * S..=365 * DAY, 3_600 * S..=3_650 * DAY);
+        let (to_minute, days) = (Duration::ZERO..=60 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
+        let (to_year, to_decade) = (60 * S..=365 * DAY, 3_600 * S..=3_650 * DAY);
         let (options, limits) = (&self.options, &self.options.limits);
         let (flush, clean) = (options.flush.interval, Some(options.clean_interval));
         let (retention, shutdown) = (&options.retention, Some(options.shutdown_timeout));
@@ -45,10 +43,10 @@ impl<Of> Builder<Of> {
         for (field, value, range, allowed) in [
             ("flush_interval", flush, S / 100..=60 * S, "10 ms to 60 s"),
             ("clean_interval", clean, S..=3_600 * S, "1 s to 1 h"),
-            ("ranking_retention", ranking, a_year, "1 min to 1 year"),
-            ("context_retention", context, ten_years, "1 h to 10 years"),
+            ("ranking_retention", ranking, to_year, "1 min to 1 year"),
+            ("context_retention", context, to_decade, "1 h to 10 years"),
             ("history", self.history, days, "15 to 400 days"),
-            ("shutdown_timeout", shutdown, a_minute, "0 to 60 s"),
+            ("shutdown_timeout", shutdown, to_minute, "0 to 60 s"),
         ] {
             duration(field, value, range, allowed)?;
         }
@@ -80,7 +78,7 @@ impl<Of> Builder<Of> {
         }
         for path in &self.ignore {
             if !path.starts_with('/') {
-                let allowed = "a path or route template that begins with a slash";
+                let allowed = "must be a path or route template that begins with a slash";
                 return Err(BuildError::new("ignore", format!("{path:?}"), allowed));
             }
         }
@@ -103,7 +101,7 @@ impl<Of> Builder<Of> {
             if let Some(text) = text
                 && (!bytes.contains(&length(text)) || text.chars().any(char::is_control))
             {
-                let allowed = format!("{allowed} bytes without control characters");
+                let allowed = format!("must have {allowed} bytes without control characters");
                 return Err(BuildError::new(field, format!("{text:?}"), allowed));
             }
         }
@@ -114,7 +112,7 @@ impl<Of> Builder<Of> {
     pub(super) fn parsed_queue_header(&self) -> Result<Option<HeaderName>, BuildError> {
         let parsed = self.queue_header.as_ref().map(|name| {
             HeaderName::try_from(name.as_str()).map_err(|_| {
-                let allowed = "the name of a header, such as x-request-start";
+                let allowed = "must be the name of a header, such as x-request-start";
                 BuildError::new("queue_time_header", format!("{name:?}"), allowed)
             })
         });
@@ -145,7 +143,8 @@ impl<Of> Builder<Of> {
             && seconds.iter().all(|p| SECONDS.contains(p));
         if !is_allowed {
             let value = format!("{:?}", self.precisions);
-            let allowed = "1 to 16 different numbers of seconds, each 1 to 31,536,000 (a year)";
+            let allowed =
+                "must be 1 to 16 different numbers of seconds, each 1 to 31,536,000 (a year)";
             return Err(BuildError::new("precisions", value, allowed));
         }
         Ok(())

@@ -35,7 +35,7 @@ impl Dashboard {
     /// Returns the router for axum's `nest` and `nest_service`, as [`Pulse::router`](crate::Pulse::router) does.
     ///
     /// # Panics
-    /// If the access has an empty secret or an invalid host.
+    /// If the access is not valid.
     #[track_caller]
     pub fn router<S>(&self, access: Access) -> Router<S>
     where
@@ -47,8 +47,8 @@ impl Dashboard {
     fn source(&self) -> tower_pulse_admin::Source {
         tower_pulse_admin::Source {
             query: self.query.clone(),
-            service: self.page.service.clone(),
-            trace_url: self.page.trace_url.clone(),
+            service: self.view.service.clone(),
+            trace_url: self.view.trace_url.clone(),
             app_version: None,
             instance: None,
         }

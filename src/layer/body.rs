@@ -29,7 +29,7 @@ pin_project! {
     impl<B> PinnedDrop for TimedBody<B> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            // Without a failure, the drop of the guard does the same.
+            // Without a failure, the guard's own drop does the same.
             if let (Some(guard), Some(failure)) = (this.guard, this.failure) {
                 guard.end_dropped(Some(&*failure));
             }

@@ -1,6 +1,6 @@
 //! The details of a request: its trace id, its path, and its wait in front of this process. The trace id and the path
 //! are kept only if the request is slow or fails. The details are read when the request begins, because the handler
-//! consumes the request. A pooled buffer holds them, so a request allocates nothing.
+//! consumes the request. A pooled buffer holds them, to spare allocations.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,6 @@ pub(super) struct Detailed(Option<Box<Buffer>>);
 
 /// A buffer of the pool. An empty text means that the value is unknown.
 struct Buffer {
-    /// The context, if it is registered.
     handle: Option<Arc<ContextHandle>>,
     trace_id: String,
     path: String,
@@ -59,17 +58,14 @@ impl Detailed {
         }
     }
 
-    /// The context.
     pub(super) fn handle(&self) -> Option<&Arc<ContextHandle>> {
         self.0.as_ref().and_then(|buffer| buffer.handle.as_ref())
     }
 
-    /// Moves the context out.
     pub(super) fn take_handle(&mut self) -> Option<Arc<ContextHandle>> {
         self.0.as_mut().and_then(|buffer| buffer.handle.take())
     }
 
-    /// How long the request has waited in front of this process, if that is known.
     pub(super) fn queue_time(&self) -> Option<&QueueTime> {
         self.0.as_ref()?.queue_time.as_ref()
     }
@@ -156,12 +152,12 @@ fn parse_traceparent(value: &[u8]) -> Option<&[u8]> {
 
 /// The number of the pool's lists, a power of two.
 const LISTS: usize = 8;
-/// The most buffers in a list: 100 kB in all lists together.
+/// The most buffers in a list. All lists together take about 100 kB.
 const BUFFERS_PER_LIST: usize = 32;
 /// The bytes by which a path may exceed the limit before it is cut: one escaped character.
 const LONGEST_ESCAPE: usize = "\\u{10ffff}".len();
 
-/// The buffers of a list. They are boxed, so that a request moves only a pointer to take or return one.
+/// The boxes let a request move only a pointer to take or return a buffer.
 type Buffers = Vec<Box<Buffer>>;
 
 /// The unused buffers. All recorders of the process share the pool.
@@ -170,13 +166,13 @@ static POOL: Pool = Pool([const { Mutex::new(Vec::new()) }; LISTS]);
 struct Pool([Mutex<Buffers>; LISTS]);
 
 impl Pool {
-    /// Calls `with` with each list, beginning with this thread's, until it returns a value. Skips a list that another
+    /// Calls `visit` with each list, from this thread's on, until `visit` returns a value. Skips a list that another
     /// thread uses, so no thread waits.
-    fn find<T>(&self, mut with: impl FnMut(&mut Buffers) -> Option<T>) -> Option<T> {
+    fn find<T>(&self, mut visit: impl FnMut(&mut Buffers) -> Option<T>) -> Option<T> {
         let first = thread_number();
         (0..LISTS).find_map(|step| {
             let list = &self.0[(first + step) % LISTS];
-            with(&mut *list.try_lock().ok()?)
+            visit(&mut *list.try_lock().ok()?)
         })
     }
 
@@ -206,7 +202,7 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn with(set: impl FnOnce(&mut Buffer)) -> (Option<String>, Option<String>) {
+    fn details_after(set: impl FnOnce(&mut Buffer)) -> (Option<String>, Option<String>) {
         let mut buffer = POOL.take();
         set(&mut buffer);
         let detailed = Detailed(Some(buffer));
@@ -260,7 +256,7 @@ mod tests {
 
     #[test]
     fn an_id_is_visible_ascii_and_short() {
-        let id = |text: &[u8]| with(|buffer| buffer.set_trace_id(text)).0;
+        let id = |text: &[u8]| details_after(|buffer| buffer.set_trace_id(text)).0;
         assert_eq!(id(b"abc-1").as_deref(), Some("abc-1"));
         assert_eq!(id("a b\t\u{e9}\n<c>".as_bytes()).as_deref(), Some("ab<c>"));
         assert_eq!(id("\u{e9} ".as_bytes()), None);
@@ -271,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_path_is_cut_between_characters_and_escaped() {
-        let path = |text: &str| with(|buffer| buffer.set_path(text)).1;
+        let path = |text: &str| details_after(|buffer| buffer.set_path(text)).1;
         assert_eq!(path("/a/b").as_deref(), Some("/a/b"));
         assert_eq!(path("/a\u{1b}[31m\n").as_deref(), Some("/a\\u{1b}[31m\\n"));
         let long = path(&format!("/{}", "\u{e9}".repeat(MAX_PATH))).expect("a path");
@@ -282,13 +278,13 @@ mod tests {
 
     #[test]
     fn a_reused_buffer_has_nothing_of_the_last_request() {
-        let (_, path) = with(|buffer| {
+        let (_, path) = details_after(|buffer| {
             buffer.set_trace_id(b"secret");
             buffer.set_path("/secret");
         });
         assert_eq!(path.as_deref(), Some("/secret"));
         for _ in 0..2 * LISTS {
-            assert_eq!(with(|_| {}), (None, None));
+            assert_eq!(details_after(|_| {}), (None, None));
         }
     }
 

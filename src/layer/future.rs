@@ -62,7 +62,7 @@ pin_project! {
         #[pin]
         pub(super) inner: F,
         pub(super) guard: Guard,
-        pub(super) bodiless: bool,
+        pub(super) is_bodiless: bool,
     }
 }
 
@@ -81,14 +81,14 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let (guard, bodiless) = (this.guard, *this.bodiless);
+        let (guard, is_bodiless) = (this.guard, *this.is_bodiless);
         let active = guard.resume();
         let poll = this.inner.poll(cx);
         active.leave();
-        // The result is inspected in place, as in `ResponseFuture`, and moved only once.
+        // The result is inspected in place, as in `ResponseFuture`.
         let mut length = None;
         match &poll {
-            Poll::Ready(Ok(response)) => length = send_head(guard, response, bodiless),
+            Poll::Ready(Ok(response)) => length = send_head(guard, response, is_bodiless),
             Poll::Ready(Err(_)) => guard.end(Outcome::Failed, true, None),
             Poll::Pending => guard.poll_ended(),
         }
@@ -103,11 +103,11 @@ where
 
 /// Ends the measurement with the head of a response, or prepares it to end with the body. Returns the length of the
 /// body, if the head gives it.
-fn send_head<R: Body>(guard: &mut Guard, response: &Response<R>, bodiless: bool) -> Option<u64> {
+fn send_head<R: Body>(guard: &mut Guard, response: &Response<R>, is_bodiless: bool) -> Option<u64> {
     let (status, headers, extensions) =
         (response.status(), response.headers(), response.extensions());
     let (length, content_type) = length_and_type(headers);
-    let at_head = || bodiless || length == Some(0) || ends_at_head(status, content_type);
+    let at_head = || is_bodiless || length == Some(0) || ends_at_head(status, content_type);
     if response.body().is_end_stream() || is_unrecorded(extensions) || at_head() {
         guard.responded(status, headers, extensions);
     } else {
@@ -141,8 +141,8 @@ fn ends_at_head(status: StatusCode, content_type: &[u8]) -> bool {
         || starts_with(content_type, b"application/grpc")
 }
 
-/// Whether a text starts with `start`, which is in lower case, whatever the case of the text. Compares from the end,
-/// where content types differ sooner.
+/// Whether `text` starts with `start`, ignoring case. `start` is in lower case. Compares from the end, where content
+/// types differ sooner.
 fn starts_with(text: &[u8], start: &[u8]) -> bool {
     let bytes = text.iter().zip(start);
     text.len() >= start.len()

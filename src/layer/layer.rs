@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
-use super::route::{LayerOptions, Route, Routes};
+use super::route::{LayerOptions, ServiceState, ServiceStates};
 use super::service::PulseService;
 use super::source::{Head, IgnoreList, Source};
 use tower_pulse_core::recorder::Recorder;
@@ -16,7 +16,7 @@ use tower_pulse_core::recorder::Recorder;
 /// Without [`until_body_end`](Self::until_body_end), the type of the response does not change, and the layer allocates
 /// nothing. Add it with axum's `Router::layer`, so that it sees the matched route. `axum::serve` creates all layers of
 /// a `Router` anew for each connection, unless `with_state` was called on the router: end with `.with_state(())`. See
-/// [sizing](crate::guide::sizing).
+/// [the cost](crate::guide::cost#a-new-connection).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -44,10 +44,9 @@ impl PulseLayer {
         Self { options }
     }
 
-    /// Makes a layer that belongs to the admin router. The layer does not count as one that the user has added, and
-    /// records nothing unless the user has added one. Around the admin router's fallback, the layer records the
-    /// requests that match no route: `merge` replaces the fallback of the user's router, together with the user's layer
-    /// around that fallback.
+    /// Makes a layer that belongs to the admin router. The layer records nothing unless the user has added a layer, and
+    /// does not count as that layer. Around the admin router's fallback, the layer records the requests that match no
+    /// route: `merge` replaces the fallback of the user's router, together with the user's layer around that fallback.
     #[cfg(feature = "admin")]
     pub(crate) fn for_admin_router(mut self) -> Self {
         self.options.is_for_admin_router = true;
@@ -86,7 +85,7 @@ impl PulseLayer {
     #[cfg(feature = "axum")]
     #[must_use]
     pub fn path_only(mut self) -> Self {
-        self.options.source = Source::Matched { with_method: false };
+        self.options.source = Source::Matched { has_method: false };
         self
     }
 
@@ -129,7 +128,7 @@ impl<S, const BODY_END: bool> Layer<S> for PulseLayer<BODY_END> {
         if !self.options.is_for_admin_router {
             self.options.recorder.recording.layer_added();
         }
-        let routes = Routes::new(Route::new(self.options.clone()));
-        PulseService { inner, routes }
+        let states = ServiceStates::new(ServiceState::new(self.options.clone()));
+        PulseService { inner, states }
     }
 }

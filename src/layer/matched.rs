@@ -1,4 +1,4 @@
-//! axum's `MatchedPath` and `OriginalUri`, which only this file uses.
+//! axum's `MatchedPath` and `OriginalUri`.
 
 pub(super) use axum::extract::MatchedPath;
 use axum::extract::OriginalUri;

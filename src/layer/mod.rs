@@ -3,7 +3,7 @@
 //! | To time | Use |
 //! |---|---|
 //! | an axum router, by method and route template | [`Pulse::layer`](crate::Pulse::layer) with `Router::layer`, after all routes |
-//! | by template alone, as in the book | [`.path_only()`](PulseLayer::path_only) |
+//! | by template alone | [`.path_only()`](PulseLayer::path_only) |
 //! | a service without routes: files, `nest_service`, `fallback_service` | [`.named("static")`](PulseLayer::named) around that service |
 //! | by anything in the request's head | [`.context(f)`](PulseLayer::context), or [`Pulse::layer_with`](crate::Pulse::layer_with) without axum |
 //! | until the body's end instead of the head | [`.until_body_end()`](PulseLayer::until_body_end) |
@@ -12,29 +12,28 @@
 //!
 //! - Requests that match no route share the context `<unmatched>`, whatever their path; methods that HTTP
 //!   does not define share `OTHER`. A 405 keeps its template.
-//! - Within a nested router, the context has the whole template. A layer around a whole `Router`, instead of one added
-//!   by `Router::layer`, sees no template.
-//! - A layer applied twice counts once. The outermost layer measures; the innermost
-//!   [`named`](PulseLayer::named) or [`context`](PulseLayer::context) sets the context. The route template of
-//!   an inner layer is used where the outer layers see no route, as within `nest_service`.
+//! - Within a nested router, the context has the whole template. A layer that wraps a `Router` from outside, not by
+//!   `Router::layer`, sees no template.
+//! - A layer applied twice counts once. The outermost layer measures; the innermost [`named`](PulseLayer::named) or
+//!   [`context`](PulseLayer::context) sets the context. The route template of an inner layer is used where the outer
+//!   layers see no route, for example within `nest_service`.
 //! - A request is not recorded if it is [ignored](crate::Builder::ignore), if a context function returns `None` for it,
 //!   or if its response has the extension [`Unrecorded`](crate::Unrecorded).
 //!
 //! # When a request ends
 //!
 //! A request ends exactly once: with the head of its response (or the end of its body), a service error, a panic, or
-//! its drop before one of these, which is `cancelled`. So a WebSocket is timed until its upgrade (101, in HTTP/2 200),
+//! its drop. A drop before the head counts as `cancelled`. A WebSocket is timed until its upgrade (101, in HTTP/2 200),
 //! and a stream until it begins. The status and `grpc-status` of a response, or the function of
 //! [`Builder::count_as_error`](crate::Builder::count_as_error), decide whether it counts as an error. A
 //! [`Failure`](crate::Failure) among the extensions of a response names its kind of error.
 //!
 //! # Cost
 //!
-//! A request costs about as much as reading the clock twice: no I/O, no lock across an await, and no allocation once
-//! its route has been seen, unless the request is [listed](crate::guide::slow_requests) as one of the slowest, or as
-//! one of the first 5 failed requests of its context in a second. axum creates the layers of a router anew for each
-//! connection, unless `with_state` was called: end with `.with_state(())`. The page [sizing](crate::guide::sizing) has
-//! figures.
+//! A request needs no I/O and no lock across an await: see [what it costs](crate::guide::cost). Once its route has been
+//! seen, a request allocates nothing, unless it has timers or a span, is timed until the body's end, or is
+//! [listed](crate::guide::slow_requests). axum creates the layers of a router anew for each connection, unless
+//! `with_state` was called: end with `.with_state(())`.
 
 // Read in this order: `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
 // measurement, once), `span` (the span of a request), `details` (needed only if the request is slow or fails), `route`

@@ -19,44 +19,41 @@ use tower_pulse_core::recorder::{
 };
 use tower_pulse_model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
-use tower_pulse_model::context::{UNMATCHED, fold_method};
+use tower_pulse_model::context::{UNMATCHED, method_name};
 use tower_pulse_model::failure::Failure;
 
-/// Once the thread that clones a service has changed this many times, the service gets a [`Route`] per recording shard.
+/// Once the thread that clones a service has changed this many times, the service gets a [`ServiceState`] per shard.
 const SPLIT_AFTER: u32 = 256;
 
-/// The number that means no thread.
 const NO_THREAD: usize = usize::MAX;
 
-/// The route of one layered service. If several threads clone the service, there is a copy of the route for each
-/// recording shard: axum clones the service for each request, and threads would contend for the reference count of a
-/// single route.
+/// The state of one layered service. axum clones the service for each request. If several threads clone it, each
+/// recording shard has its own state, so that threads do not contend for one reference count.
 #[derive(Debug)]
-pub(super) struct Routes(Arc<Route>);
+pub(super) struct ServiceStates(Arc<ServiceState>);
 
-/// Copies of a route for several threads. A new service has no copies, because `axum::serve` may create all layers anew
-/// for each connection, and one thread at a time works on a connection.
+/// States for several threads. A new service has none, because `axum::serve` may create all layers anew for each
+/// connection, and one thread at a time works on a connection.
 #[derive(Debug, Default)]
 struct ShardCopies {
-    /// The routes of all shards except the first. The first shard's route contains this value.
-    others: OnceLock<Box<[Arc<Route>]>>,
+    /// The states of all shards except the first. The first shard's state contains this value.
+    others: OnceLock<Box<[Arc<ServiceState>]>>,
     /// The thread that cloned the service last; [`NO_THREAD`] once there are `others`.
     last_thread: AtomicUsize,
     /// How often `last_thread` has changed.
     changes: AtomicU32,
 }
 
-impl Routes {
-    pub(super) fn new(route: Route) -> Self {
-        Self(Arc::new(route))
+impl ServiceStates {
+    pub(super) fn new(state: ServiceState) -> Self {
+        Self(Arc::new(state))
     }
 
-    /// The route of this thread.
     #[inline(always)]
-    pub(super) fn route(&self) -> &Arc<Route> {
+    pub(super) fn of_thread(&self) -> &Arc<ServiceState> {
         match self.0.sharing.others.get() {
             None => &self.0,
-            Some(others) => self.route_of_thread(others),
+            Some(others) => self.state_of_thread(others),
         }
     }
 
@@ -69,24 +66,24 @@ impl Routes {
                 Self(self.0.clone())
             }
             Some(others) => {
-                // Another thread may have stored its number while this one made the copies.
+                // Another thread may have stored its number while the states were made.
                 if self.0.sharing.last_thread.load(Ordering::Relaxed) != NO_THREAD {
                     (self.0.sharing.last_thread).store(NO_THREAD, Ordering::Relaxed);
                 }
-                Self(self.route_of_thread(others).clone())
+                Self(self.state_of_thread(others).clone())
             }
         }
     }
 
     #[inline(always)]
-    fn route_of_thread<'a>(&'a self, others: &'a [Arc<Route>]) -> &'a Arc<Route> {
+    fn state_of_thread<'a>(&'a self, others: &'a [Arc<ServiceState>]) -> &'a Arc<ServiceState> {
         // The number of shards is a power of two. `others` has one element less, so its length is the mask.
         let shard = thread_number() & others.len();
         others.get(shard.wrapping_sub(1)).unwrap_or(&self.0)
     }
 }
 
-impl Clone for Routes {
+impl Clone for ServiceStates {
     #[inline(always)]
     fn clone(&self) -> Self {
         let thread = thread_number();
@@ -106,15 +103,15 @@ pub(super) struct LayerOptions {
     pub(super) is_for_admin_router: bool,
 }
 
-/// State that the clones of one layered service share. Under axum's `Router::layer` the state is for one route and
-/// method. Clones in several places of a router share it too, so the slot is compared with each request.
+/// The state that clones of one layered service share. Under axum's `Router::layer`, a service is for one route and
+/// method. Clones in several places of a router share the slot too, so each request is compared with the slot.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Route {
+pub(super) struct ServiceState {
     /// The state of the recorder, kept here to spare each request an indirection.
     pub(super) recording: Arc<RecordingState>,
     layer: LayerOptions,
-    /// Records the wait in front of the service: the proxy's header, and an unshared handle of the timer `queue`.
+    /// For the wait in front of the service: the header's name, and a handle of the timer `queue` for this state alone.
     queue: Option<Queue>,
     sharing: ShardCopies,
     #[cfg(feature = "axum")]
@@ -126,13 +123,11 @@ pub(super) struct Route {
 #[derive(Debug)]
 struct Slot {
     method: Method,
-    /// Whether all methods share the context.
     is_of_all_methods: bool,
     path: Template,
-    /// A handle for this route alone.
     handle: Arc<ContextHandle>,
-    /// Whether the head of each request must be read: some of the template's paths may be ignored, or details or waits
-    /// in front of this process are recorded.
+    /// Whether each request's head must be read: paths of the template may be ignored, or details or queue times are
+    /// recorded.
     needs_head: bool,
 }
 
@@ -146,7 +141,6 @@ impl Slot {
 
 /// The context under which a request is recorded.
 pub(super) enum RequestContext {
-    /// A registered context.
     Registered(Arc<ContextHandle>),
     /// A context that is registered when the request ends, unless the admin router answered it.
     Unregistered(Box<PendingContext>),
@@ -156,7 +150,6 @@ pub(super) enum RequestContext {
     Timed(Box<TimedContext>),
 }
 
-/// A context, and the timers of one of its requests.
 pub(super) struct TimedContext {
     pub(super) context: RequestContext,
     pub(super) scope: Arc<Scope>,
@@ -190,7 +183,6 @@ impl RequestContext {
         }
     }
 
-    /// Adds the timers that ran within the request.
     pub(super) fn timed(self, scope: Arc<Scope>) -> Self {
         match self {
             Self::Timed(timed) if Arc::ptr_eq(&timed.scope, &scope) => Self::Timed(timed),
@@ -198,7 +190,7 @@ impl RequestContext {
         }
     }
 
-    /// Adds a failure within the request, which began at `start`.
+    /// Adds a failure. The request began at `start`.
     pub(super) fn failed(self, failure: Failure, start: Tick) -> Self {
         let scope = match &self {
             Self::Timed(timed) => timed.scope.clone(),
@@ -249,10 +241,9 @@ impl RequestContext {
         }
     }
 
-    /// The state of the recorder.
     pub(super) fn recording(&self) -> Option<&RecordingState> {
         match self {
-            Self::Unregistered(new) => Some(&new.route.recording),
+            Self::Unregistered(new) => Some(&new.state.recording),
             Self::Timed(timed) => timed.context.recording(),
             other => other.handle().map(|handle| &**handle.recording()),
         }
@@ -261,20 +252,18 @@ impl RequestContext {
 
 /// The context that an inner layer gives to a request that an outer layer measures.
 pub(super) struct ContextOverride {
-    /// The id of the recorder of both layers.
-    pub(super) recorder: u32,
+    /// The recorder of both layers.
+    pub(super) recorder_id: u32,
     /// `None` if the request is not recorded.
     pub(super) context: Option<RequestContext>,
     /// Whether the context is used only if the outer layers see no route.
-    pub(super) only_unmatched: bool,
+    pub(super) is_for_unmatched: bool,
 }
 
-/// A context that is not registered yet.
 pub(super) struct PendingContext {
     name: Cow<'static, str>,
-    route: Arc<Route>,
+    state: Arc<ServiceState>,
     details: Detailed,
-    /// The key of the slot that remembers the context.
     #[cfg(feature = "axum")]
     key: Option<(Method, Template)>,
 }
@@ -283,16 +272,16 @@ impl PendingContext {
     /// Registers the context.
     #[cold]
     pub(super) fn handle(self) -> Arc<ContextHandle> {
-        let handle = self.route.layer.recorder.entry(Kind::Http, &self.name);
+        let handle = self.state.layer.recorder.context(Kind::Http, &self.name);
         #[cfg(feature = "axum")]
         if let Some(key) = self.key {
-            self.route.remember(key, &handle);
+            self.state.remember(key, &handle);
         }
         handle
     }
 }
 
-impl Route {
+impl ServiceState {
     pub(super) fn new(layer: LayerOptions) -> Self {
         Self {
             recording: layer.recorder.recording.clone(),
@@ -324,8 +313,7 @@ impl Route {
         let _ = self.sharing.others.set(others.collect());
     }
 
-    /// The context in the slot, if it matches this method and these extensions, and the rest of the head need not be
-    /// read.
+    /// The context in the slot, if it matches method and extensions, and the rest of the head need not be read.
     #[cfg(feature = "axum")]
     #[inline(always)]
     pub(super) fn seen(
@@ -349,14 +337,14 @@ impl Route {
     /// The context of a request; `None` if it is not recorded.
     pub(super) fn context(self: &Arc<Self>, head: &Head<'_>) -> Option<RequestContext> {
         #[cfg(feature = "axum")]
-        if let Source::Matched { with_method } = self.layer.source
+        if let Source::Matched { has_method } = self.layer.source
             && let Some(path) = Template::matched_path(head.extensions)
         {
             return match self.slot.get() {
                 Some(slot) if slot.is_of_method(head.method) && slot.path.equals(path) => {
                     self.in_slot(slot, head)
                 }
-                _ => Some(self.detailed(self.matched(path, with_method, head)?, head)),
+                _ => Some(self.detailed(self.matched(path, has_method, head)?, head)),
             };
         }
         Some(self.detailed(self.without_template(head)?, head))
@@ -365,7 +353,7 @@ impl Route {
     /// The context in the slot.
     #[cfg(feature = "axum")]
     fn in_slot(&self, slot: &Slot, head: &Head<'_>) -> Option<RequestContext> {
-        if self.layer.skips.contain_path_of(head) {
+        if self.layer.skips.contains_path_of(head) {
             return None;
         }
         Some(self.detailed(RequestContext::Registered(slot.handle.clone()), head))
@@ -382,19 +370,19 @@ impl Route {
     fn matched(
         self: &Arc<Self>,
         path: &MatchedPath,
-        with_method: bool,
+        has_method: bool,
         head: &Head<'_>,
     ) -> Option<RequestContext> {
         thread_local! {
             static NAME: RefCell<String> = const { RefCell::new(String::new()) };
         }
-        if self.layer.skips.contain(path.as_str()) || self.layer.skips.contain_path_of(head) {
+        if self.layer.skips.contains(path.as_str()) || self.layer.skips.contains_path_of(head) {
             return None;
         }
         let write = |name: &mut String| {
             name.clear();
-            if with_method {
-                name.push_str(fold_method(head.method));
+            if has_method {
+                name.push_str(method_name(head.method));
                 name.push(' ');
             }
             name.push_str(path.as_str());
@@ -413,7 +401,7 @@ impl Route {
         write(&mut name);
         Some(RequestContext::Unregistered(Box::new(PendingContext {
             name: Cow::Owned(name),
-            route: self.clone(),
+            state: self.clone(),
             details: Detailed::default(),
             key: Some(key),
         })))
@@ -424,7 +412,7 @@ impl Route {
         // If a request of another context has filled the slot, this context is looked up by name each time.
         self.slot.get_or_init(|| Slot {
             method,
-            is_of_all_methods: matches!(self.layer.source, Source::Matched { with_method: false }),
+            is_of_all_methods: matches!(self.layer.source, Source::Matched { has_method: false }),
             handle: handle.clone_unshared(),
             needs_head: self.recording.details().any()
                 || self.queue.is_some()
@@ -436,7 +424,7 @@ impl Route {
     /// The context of a request without a route template.
     fn without_template(self: &Arc<Self>, head: &Head<'_>) -> Option<RequestContext> {
         let is_without_layer = self.layer.is_for_admin_router && !self.recording.has_layer();
-        if is_without_layer || self.layer.skips.contain_path_of(head) {
+        if is_without_layer || self.layer.skips.contains_path_of(head) {
             return None;
         }
         self.named(head)
@@ -446,7 +434,7 @@ impl Route {
     /// layer.
     #[cold]
     pub(super) fn context_override(self: &Arc<Self>, head: &Head<'_>) -> Option<ContextOverride> {
-        let only_unmatched = match &self.layer.source {
+        let is_for_unmatched = match &self.layer.source {
             #[cfg(feature = "axum")]
             Source::Matched { .. } => {
                 Template::matched_path(head.extensions)?;
@@ -454,16 +442,16 @@ impl Route {
             }
             Source::Named(_) | Source::Function(_) => false,
         };
-        let context = if only_unmatched {
+        let context = if is_for_unmatched {
             // The outer layer sees the whole path, and decides whether the request is ignored.
             Some(self.context(head)?)
         } else {
             self.named(head)
         };
         Some(ContextOverride {
-            recorder: self.recording.id(),
+            recorder_id: self.recording.id(),
             context,
-            only_unmatched,
+            is_for_unmatched,
         })
     }
 
@@ -480,7 +468,7 @@ impl Route {
                 Some(handle) => RequestContext::Registered(handle),
                 None => RequestContext::Unregistered(Box::new(PendingContext {
                     name: name.into_owned().into(),
-                    route: self.clone(),
+                    state: self.clone(),
                     details: Detailed::default(),
                     #[cfg(feature = "axum")]
                     key: None,

@@ -9,7 +9,7 @@ use tower_service::Service;
 use super::body::TimedBody;
 use super::future::{BodyEndFuture, ResponseFuture};
 use super::guard::Guard;
-use super::route::Routes;
+use super::route::ServiceStates;
 use super::source::Head;
 
 /// Times each request until the head of its response. With `BODY_END`, times each request until the end of the
@@ -17,7 +17,7 @@ use super::source::Head;
 #[derive(Clone, Debug)]
 pub struct PulseService<S, const BODY_END: bool = false> {
     pub(super) inner: S,
-    pub(super) routes: Routes,
+    pub(super) states: ServiceStates,
 }
 
 impl<S, B, R> Service<Request<B>> for PulseService<S>
@@ -38,7 +38,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (method, extensions) = (request.method(), request.extensions());
         let head = || Head::from_request(&request);
-        let mut guard = Guard::start(self.routes.route(), method, extensions, &head);
+        let mut guard = Guard::start(self.states.of_thread(), method, extensions, &head);
         let active = guard.enter();
         let inner = self.inner.call(request);
         active.leave();
@@ -61,17 +61,17 @@ where
 
     #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let bodiless = matches!(*request.method(), Method::CONNECT | Method::HEAD);
+        let is_bodiless = matches!(*request.method(), Method::CONNECT | Method::HEAD);
         let (method, extensions) = (request.method(), request.extensions());
         let head = || Head::from_request(&request);
-        let mut guard = Guard::start(self.routes.route(), method, extensions, &head);
+        let mut guard = Guard::start(self.states.of_thread(), method, extensions, &head);
         let active = guard.enter();
         let inner = self.inner.call(request);
         active.leave();
         BodyEndFuture {
             inner,
             guard,
-            bodiless,
+            is_bodiless,
         }
     }
 }

@@ -43,15 +43,13 @@ impl<'a> Head<'a> {
     }
 }
 
-/// A user's context function.
 pub(crate) type ContextFn = dyn Fn(&Head<'_>) -> Option<Cow<'static, str>> + Send + Sync;
 
-/// The source of a layer's contexts.
 #[derive(Clone)]
 pub(crate) enum Source {
     /// axum's route template, with or without the method.
     #[cfg(feature = "axum")]
-    Matched { with_method: bool },
+    Matched { has_method: bool },
     /// One name for all requests.
     Named(Arc<str>),
     /// The user's function.
@@ -99,12 +97,12 @@ impl IgnoreList {
     }
 
     /// Whether the path of a request is ignored. Does not look up the path if nothing is ignored.
-    pub(super) fn contain_path_of(&self, head: &Head<'_>) -> bool {
-        !self.0.is_empty() && self.contain(head.whole_path())
+    pub(super) fn contains_path_of(&self, head: &Head<'_>) -> bool {
+        !self.0.is_empty() && self.contains(head.whole_path())
     }
 
     /// Whether requests for this path, or of this route template, are ignored.
-    pub(crate) fn contain(&self, path: &str) -> bool {
+    pub(crate) fn contains(&self, path: &str) -> bool {
         self.0.iter().any(|skip| match skip {
             Skip::Exactly(skipped) => skipped == path,
             Skip::Below(parent) => path
@@ -116,7 +114,7 @@ impl IgnoreList {
 
 /// Whether a path that matches the template may equal this path, or lie below it.
 #[cfg(feature = "axum")]
-fn may_be(template: &str, path: &str, below: bool) -> bool {
+fn may_be(template: &str, path: &str, includes_below: bool) -> bool {
     let mut segments = template.split('/');
     for wanted in path.split('/') {
         match segments.next() {
@@ -125,7 +123,7 @@ fn may_be(template: &str, path: &str, below: bool) -> bool {
             _ => return false,
         }
     }
-    below || segments.next().is_none()
+    includes_below || segments.next().is_none()
 }
 
 #[cfg(test)]
@@ -136,10 +134,10 @@ mod tests {
     fn a_star_ignores_all_paths_below_and_no_others() {
         let skips = IgnoreList::new(["/healthz", "/a/pulse/*"]);
         for path in ["/healthz", "/a/pulse", "/a/pulse/", "/a/pulse/api/b"] {
-            assert!(skips.contain(path), "{path}");
+            assert!(skips.contains(path), "{path}");
         }
         for path in ["/", "/healthz/", "/a", "/a/pulses"] {
-            assert!(!skips.contain(path), "{path}");
+            assert!(!skips.contains(path), "{path}");
         }
     }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tower_pulse_core::clock::Tick;
 use tower_pulse_core::recorder::{RecordingState, Scope};
 
-/// The span of a request, if the request has one.
 #[derive(Default)]
 pub(super) struct RequestSpan(#[cfg(feature = "tracing")] Option<tracing::Span>);
 

@@ -24,11 +24,11 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     ///
-    /// To nest the pages in a router of your own, use [`router`](Self::router).
+    /// To nest the admin router in a router of your own, use [`router`](Self::router).
     ///
     /// # Panics
-    /// If the path does not begin with a slash, ends with one or holds a parameter, or if the access has an empty
-    /// secret or an invalid host. [`try_mount`](Self::try_mount) returns the error instead.
+    /// If the path does not begin with a slash, ends with one or holds a parameter, or if the access is not
+    /// valid. [`try_mount`](Self::try_mount) returns the error instead.
     #[track_caller]
     pub fn mount<S>(&self, path: &str, access: crate::admin::Access) -> axum::Router<S>
     where
@@ -50,14 +50,13 @@ impl Pulse {
         S: Clone + Send + Sync + 'static,
     {
         let router = tower_pulse_admin::mounted(self.admin_source(), access, path)?;
-        // This layer is around the fallback only. If it were around the admin routes too, each of them would take one
-        // of the `max_contexts`.
+        // This layer is around the fallback only: each admin route would take one of the `max_contexts`.
         let fallback = axum::Router::new().layer(self.layer().for_admin_router());
         Ok(self.unrecorded(router).merge(fallback))
     }
 
     /// Returns the admin router without a path, for axum's `nest_service`, which serves the path with and without a
-    /// slash at its end. (`nest` works too, but answers 404 to the path with a slash at its end.)
+    /// slash at its end. (With `nest`, the path with a slash at its end answers 404.)
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -72,7 +71,8 @@ impl Pulse {
     /// ```
     ///
     /// # Panics
-    /// If the access has an empty secret or an invalid host.
+    /// If the access is not valid: an empty token or password, equal tokens, a read-only token without
+    /// `Access::token`, a user with a colon, or an invalid host.
     #[track_caller]
     pub fn router<S>(&self, access: crate::admin::Access) -> axum::Router<S>
     where
@@ -95,8 +95,8 @@ impl Pulse {
         let recorder = self.recorder().clone();
         tower_pulse_admin::Source {
             query: self.query().clone(),
-            service: self.0.page.service.clone(),
-            trace_url: self.0.page.trace_url.clone(),
+            service: self.0.view.service.clone(),
+            trace_url: self.0.view.trace_url.clone(),
             app_version: recorder.limits.app_version.clone(),
             instance: Some(tower_pulse_admin::Instance {
                 posts: self.0.posts.clone(),

@@ -9,14 +9,14 @@ use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
 
 impl Pulse {
-    /// Calls `on_change` with each [`Change`] that begins or ends: a page is slower than before, fails, or stops
-    /// getting requests. Register functions once, after the `Pulse` is built; each registered function is called.
+    /// Calls `on_change` with each [`Change`] that begins or ends: for example, a page is slower than before, fails, or
+    /// stops getting requests. Register functions once, after the `Pulse` is built; each registered function is called.
     ///
     /// One instance of the fleet detects changes, at the end of each minute, and calls only its own functions. Register
-    /// the same function in every instance: it is called at most once when a change begins, and at most once when the
-    /// change ends ([`Change::ended`] is set then). If the detecting instance dies before the call, the function is not
-    /// called, but `api/changes` shows the change. The call runs on a thread that may block; calls for several changes
-    /// of a minute may run at the same time. Detection waits for the calls for 10 s at most.
+    /// the same function in every instance. The function is called at most once when a change begins, and at most once
+    /// when the change ends ([`Change::ended`] is set then). If the detecting instance dies before the call, the
+    /// function is not called, but `api/changes` shows the change. The call runs on a thread that may block; calls for
+    /// several changes of a minute may run at the same time. Detection waits for the calls for 10 s at most.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,7 +37,7 @@ impl Pulse {
     /// the same conditions. Register functions once, after the `Pulse` is built; each instance calls each of its
     /// functions.
     ///
-    /// A condition begins when it has held for two seconds in a row, and ends when it has been gone for two
+    /// A condition begins when it has held for two seconds in a row, and ends when it has been gone for two seconds
     /// ([`ConditionEvent::ended`](crate::ConditionEvent::ended) is set then). The call runs on a thread that may block;
     /// the next event waits at most 10 s for the call.
     ///
@@ -69,9 +69,10 @@ impl Pulse {
         self.0.handle.changes().await
     }
 
-    /// Acknowledges a change in the name of a person, for the whole fleet, as *Acknowledge* does on the page. Until
-    /// the change ends, the page shows the name, and the change stays a problem. A second acknowledgement replaces the
-    /// name. Hidden characters of the name are escaped, it is cut at 64 bytes, and an empty name becomes `someone`.
+    /// Acknowledges a change in the name of a person, for the whole fleet, as *Acknowledge* does on the dashboard.
+    /// Until the change ends, the dashboard shows the name, and the change stays a problem. A second acknowledgement
+    /// replaces the name. The name's hidden characters are escaped, the name is cut at 64 bytes, and an empty name
+    /// becomes `someone`.
     ///
     /// Folding pauses for a moment while the acknowledgement is written. At most 100 changes of a store are
     /// acknowledged at the same time.
@@ -96,7 +97,7 @@ impl Pulse {
         self.0.handle.acknowledge_change(id, Some(by)).await
     }
 
-    /// Withdraws the [acknowledgement](Self::acknowledge_change) of a change, as *Withdraw* does on the page. Does
+    /// Withdraws the [acknowledgement](Self::acknowledge_change) of a change, as *Withdraw* does on the dashboard. Does
     /// nothing if the change is not acknowledged.
     ///
     /// # Errors
@@ -108,9 +109,8 @@ impl Pulse {
         self.0.handle.acknowledge_change(id, None).await
     }
 
-    /// Removes a [mark](Self::mark), and returns it. Changes no longer name the mark as a suspect. The mark of a
-    /// version can be removed too. The version then gets a new mark only after another version was marked, even if all
-    /// instances restart.
+    /// Removes a [mark](Self::mark), and returns it. Changes no longer name the mark as a suspect. If the mark is of a
+    /// version, the version gets a new mark only after another version was marked, even if all instances restart.
     ///
     /// # Errors
     /// There is no such mark; the `Pulse` was shut down; the store failed; or the store has not removed the mark within

@@ -1,8 +1,8 @@
 //! The layer that turns spans and events into timers, and its filter.
 //!
-//! A timer belongs to the request that its thread is working on, or else to the request of the nearest span around it
-//! that was created within a request. Each request has a span, which spawned tasks and the threads of sqlx's SQLite
-//! take over.
+//! A timer belongs to the request that its thread is working on. If the thread works on none, the timer belongs to the
+//! request of the nearest span around it that was created within a request. Each request has a span, which spawned
+//! tasks and the threads of sqlx's SQLite take over.
 
 use std::sync::{Arc, OnceLock};
 
@@ -44,14 +44,18 @@ impl Collector {
         spans.find_map(|span| find(span.extensions_mut().get_mut()?))
     }
 
-    /// The name that the application gives, or else the usual one.
     fn name(&self, call: &Call<'_>, usual: Name) -> Name {
         let given = (self.timers.names)(call);
         given.map_or(usual, |name| Name::of(format_args!("{name}")))
     }
 
     /// Records a statement, which has just ended.
-    fn record_statement(&self, recorder: &Recorder, event: &Event<'_>, parent: Option<Id>) {
+    fn record_statement(
+        &self,
+        recorder: &Recorder,
+        event: &Event<'_>,
+        parent: impl FnOnce() -> Option<Id>,
+    ) {
         let end = recorder.recording.clock().tick();
         let mut fields = NamingFields::default();
         event.record(&mut fields);
@@ -65,7 +69,7 @@ impl Collector {
         let name = self.name(&call, fields.statement);
         let timer = recorder.span_timer(name.as_str());
         let scope = active::scope(&recorder.recording);
-        let scope = scope.or_else(|| self.find(&parent?, |span| span.request.clone()));
+        let scope = scope.or_else(|| self.find(&parent()?, |span| span.request.clone()));
         timer.record_ended_run(elapsed, end, scope.as_deref());
         self.timers.collection.has_statement(*call.metadata.level());
     }
@@ -96,7 +100,7 @@ where
         let mut entry = name.map(|name| recorder.span_timer(name.as_str()));
         let mut request = active::scope(&recorder.recording);
         if request.is_none() || entry.is_some() {
-            // A span within one of the same name is a part of it.
+            // A span within one of the same name gets no timer.
             let _: Option<()> = self.find(id, |around| {
                 request = request.take().or_else(|| around.request.clone());
                 let is_same = |entry: &mut Arc<ContextHandle>| match &around.entry {
@@ -126,15 +130,14 @@ where
         let Some(recorder) = self.timers.recorder.get() else {
             return;
         };
-        let parent = match event.is_contextual() {
+        let parent = || match event.is_contextual() {
             true => context.current_span().id().cloned(),
             false => event.parent().cloned(),
         };
         if event.metadata().target() == STATEMENTS {
             return self.record_statement(recorder, event, parent);
         }
-        // An error, such as the one that `#[instrument(err)]` reports.
-        if let (Some(parent), Some(error)) = (parent, error_of(|visitor| event.record(visitor))) {
+        if let (Some(parent), Some(error)) = (parent(), error_of(|visitor| event.record(visitor))) {
             self.find(&parent, |span| span.fail(error.as_str()).then_some(()));
         }
     }
@@ -165,14 +168,14 @@ pub(super) struct Wanted(pub(super) SpanTimers);
 
 impl<S> Filter<S> for Wanted {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        self.0.want(metadata)
+        self.0.wants(metadata)
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
         if metadata.target() == STATEMENTS {
             self.0.collection.sees_callsite(metadata);
         }
-        match self.0.want(metadata) {
+        match self.0.wants(metadata) {
             true => Interest::always(),
             false => Interest::never(),
         }
@@ -189,7 +192,7 @@ impl SpanTimers {
         self.has_statements && level <= self.level
     }
 
-    fn want(&self, metadata: &Metadata<'_>) -> bool {
+    fn wants(&self, metadata: &Metadata<'_>) -> bool {
         let has = |name: &str| metadata.fields().field(name).is_some();
         let (target, level) = (metadata.target(), *metadata.level());
         match metadata.is_span() {

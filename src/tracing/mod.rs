@@ -1,6 +1,6 @@
 //! Timers from the spans and events of `tracing`: where a request's time goes, without a line around each call.
 //!
-//! A layer for `tracing-subscriber` turns these into timers of the request that they belong to:
+//! A layer for `tracing-subscriber` turns these into timers of their requests:
 //!
 //! - sqlx's statements, which sqlx 0.8 and 0.9 report as events: `sql SELECT users`. This includes libraries that use
 //!   sqlx, such as sea-orm.
@@ -125,9 +125,9 @@ impl SpanTimers {
         self
     }
 
-    /// Sets a function that names timers. With `None`, the timer has its default name. Names must be few, and never
-    /// an id or a text of a client: a process has at most 200 names, of 64 bytes, and further ones count as `<other>`.
-    /// The function is called for each call. It must not panic, and must not use `tracing`.
+    /// Sets a function that names timers. With `None`, the timer has its default name. Names must be few, and never an
+    /// id or a text of a client. A process has at most 200 names, of 64 bytes; further ones count as `<other>`. The
+    /// function is called for each call. It must not panic, and must not use `tracing`.
     ///
     /// ```
     /// use tower_pulse::tracing::SpanTimers;
@@ -172,7 +172,7 @@ impl Call<'_> {
         self.metadata
     }
 
-    /// The value of a field as a text; `None` if it has none when the span begins.
+    /// The value of a field as a text; `None` if the field has no value when the span begins.
     pub fn text(&self, name: &str) -> Option<String> {
         let mut text = None;
         (self.record)(&mut |field: &Field, value: &dyn fmt::Debug| {

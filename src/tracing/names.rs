@@ -1,19 +1,19 @@
 //! The names of timers: a verb and an object, never a path, a query string or a literal.
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::time::Duration;
 
 use tracing::Metadata;
 use tracing::field::{Field, Visit};
 
 use super::sql;
-use super::text::Text;
+use super::text::{Text, prefix};
 
 /// The name of a timer, at most 64 bytes.
 pub(super) type Name = Text<64>;
 
-/// A statement or a URL. Only this many bytes are searched.
-type Searched = Text<1_024>;
+/// The most bytes of a statement or a URL that are searched.
+const SEARCHED: usize = 1_024;
 
 /// The field that makes a span a timer. Its value is the timer's name, if it is a text.
 pub(super) const TIMER_FIELD: &str = "pulse.timer";
@@ -21,19 +21,18 @@ pub(super) const TIMER_FIELD: &str = "pulse.timer";
 /// The field that says whether a span is a call of another service.
 pub(super) const KIND_FIELD: &str = "otel.kind";
 
-/// The fields of a span or event that tell its name: those of OpenTelemetry's semantic conventions, of sqlx, and
+/// The fields of a span or event that determine its name: those of OpenTelemetry's semantic conventions, of sqlx, and
 /// [`TIMER_FIELD`]. A text is empty if the field is missing.
 #[derive(Default)]
 pub(super) struct NamingFields {
     timer: Name,
     is_client: bool,
     pub(super) statement: Name,
-    is_complete: bool,
     method: Name,
     host: Name,
     service: Name,
     procedure: Name,
-    /// How long a statement took, if the event tells it.
+    /// How long a statement took, if the event has this.
     pub(super) elapsed: Option<Duration>,
 }
 
@@ -44,38 +43,39 @@ impl Visit for NamingFields {
         }
     }
 
+    fn record_i64(&mut self, _: &Field, _: i64) {}
+
+    fn record_u64(&mut self, _: &Field, _: u64) {}
+
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.record_text(field.name(), format_args!("{value}"));
+        self.record_text(field.name(), value);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.record_text(field.name(), format_args!("{value:?}"));
+        // Formats only fields of the conventions, such as `url.full`.
+        if field.name().contains('.') {
+            let text = Text::<SEARCHED>::of(format_args!("{value:?}"));
+            self.record_text(field.name(), text.as_str());
+        }
     }
 }
 
 impl NamingFields {
-    fn record_text(&mut self, field: &str, value: fmt::Arguments<'_>) {
+    fn record_text(&mut self, field: &str, value: &str) {
+        let value = prefix(value, SEARCHED);
         match field {
-            TIMER_FIELD => self.timer = Text::of(value),
-            KIND_FIELD => {
-                let kind = Name::of(value);
-                self.is_client = kind.as_str().eq_ignore_ascii_case("client");
+            TIMER_FIELD => self.timer = Text::cut(value),
+            KIND_FIELD => self.is_client = value.eq_ignore_ascii_case("client"),
+            // sqlx cuts a long summary, and gives the whole statement after it.
+            "summary" if value.ends_with('…') => {}
+            "summary" | "db.statement" | "db.query.text" if !value.is_empty() => {
+                self.statement = sql::name_of(value);
             }
-            // sqlx gives the whole statement after a summary, unless the summary is the whole.
-            "summary" | "db.statement" | "db.query.text" if !self.is_complete => {
-                let statement = Searched::of(value);
-                if !statement.as_str().is_empty() {
-                    (self.statement, self.is_complete) = sql::name_of(statement.as_str());
-                }
-            }
-            "http.request.method" | "http.method" => self.method = Text::of(value),
-            "server.address" | "net.peer.name" => self.host = Text::of(value),
-            "url.full" if self.host.as_str().is_empty() => {
-                let url = Searched::of(value);
-                self.host = Text::of(format_args!("{}", host_of(url.as_str())));
-            }
-            "rpc.service" => self.service = Text::of(value),
-            "rpc.method" => self.procedure = Text::of(value),
+            "http.request.method" | "http.method" => self.method = Text::cut(value),
+            "server.address" | "net.peer.name" => self.host = Text::cut(value),
+            "url.full" if self.host.as_str().is_empty() => self.host = Text::cut(host_of(value)),
+            "rpc.service" => self.service = Text::cut(value),
+            "rpc.method" => self.procedure = Text::cut(value),
             _ => {}
         }
     }
@@ -102,32 +102,30 @@ impl NamingFields {
     }
 }
 
-/// The host of a URL.
 fn host_of(url: &str) -> &str {
     let url = url.split_once("://").map_or(url, |(_, url)| url);
     let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority
         .rsplit_once('@')
         .map_or(authority, |(_, host)| host);
-    // The port follows a colon.
     host.split(':').next().unwrap_or_default()
 }
 
-/// The text of the error that a span or event tells of; `None` without an error.
+/// The text of the error that a span or event reports; `None` without an error.
 pub(super) fn error_of(record: impl FnOnce(&mut dyn Visit)) -> Option<Text<200>> {
     let mut error = None;
     record(&mut |field: &Field, value: &dyn Debug| {
-        // A flag, or a text.
+        if !matches!(field.name(), "error" | "error.message" | "otel.status_code") {
+            return;
+        }
+        // `error` may be a flag or a text.
         let text = Text::<200>::of(format_args!("{value:?}"));
         let text = text.as_str().trim_matches('"');
-        match field.name() {
-            "error" | "error.message" if !matches!(text, "" | "false") => {
-                error = Some(Text::of(format_args!("{text}")));
-            }
-            "otel.status_code" if text.eq_ignore_ascii_case("error") => {
-                error.get_or_insert_default();
-            }
-            _ => {}
+        match (field.name(), text) {
+            (_, "" | "false") => {}
+            ("otel.status_code", status) if !status.eq_ignore_ascii_case("error") => {}
+            ("otel.status_code", _) => _ = error.get_or_insert_default(),
+            _ => error = Some(Text::cut(text)),
         }
     });
     error
@@ -140,10 +138,7 @@ mod tests {
     #[test]
     fn the_host_of_a_url_is_a_host_alone() {
         for (url, host) in [
-            (
-                "https://api.example.com/users/7?token=secret",
-                "api.example.com",
-            ),
+            ("https://api.example/7?token=secret", "api.example"),
             ("http://me:secret@localhost:8080#x", "localhost"),
             ("", ""),
         ] {

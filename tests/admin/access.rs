@@ -16,11 +16,10 @@ use crate::admin::serve;
 use crate::rig::http::Client;
 use crate::rig::log::Log;
 
-/// The role of the caller, which the service's own middleware looks up.
+/// The caller's role, which the service's own middleware looks up.
 #[derive(Clone, Copy, PartialEq)]
 struct Role(&'static str);
 
-/// The role of a session.
 async fn role(cookie: Option<HeaderValue>) -> Option<Role> {
     // Waits before the answer, like a database.
     tokio::task::yield_now().await;
@@ -37,8 +36,7 @@ fn shop(pulse: &Pulse) -> Router {
         .layer(pulse.layer())
 }
 
-/// Operators see the admin pages. Other users get the status `refused` there, and need no role for the rest of the
-/// service.
+/// Operators see the dashboard. Other users get the status `refused` there. The service's pages need no role.
 async fn only_operators_enter(app: Router, refused: u16) {
     let mut client = Client::connect(serve(app).await).await;
     for path in ["", "/", "/api/health", "/assets/app.js", "/nothing"] {
@@ -105,11 +103,9 @@ async fn wrong_credentials_are_counted_and_logged_once_a_minute() {
         .merge(pulse.mount("/role", by_role));
     let mut client = Client::connect(serve(app).await).await;
     let mut status = async |path: &str, authorization: Option<&str>| {
-        let headers: Vec<_> = authorization
-            .map(|value| ("authorization", value))
-            .into_iter()
-            .collect();
-        client.request("GET", path, &headers, "").await.status
+        let header = authorization.map(|value| ("authorization", value));
+        let response = client.request("GET", path, header.as_slice(), "").await;
+        response.status
     };
     let logged = || log.lines_with("wrong credentials");
     for path in ["/token", "/user", "/token/api/health"] {
@@ -136,11 +132,8 @@ async fn wrong_credentials_are_counted_and_logged_once_a_minute() {
     assert!(!log.text().contains("other"), "{}", log.text());
     let token = [("authorization", "Bearer s3cret")];
     let metrics = client.request("GET", "/token/metrics", &token, "").await;
-    assert!(
-        metrics
-            .text()
-            .contains("\npulse_wrong_credentials_total 10\n")
-    );
+    let line = "\npulse_wrong_credentials_total 10\n";
+    assert!(metrics.text().contains(line), "{}", metrics.text());
     let health = client.request("GET", "/token/api/health", &token, "").await;
     assert_eq!(health.json()["wrong_credentials"], 10);
 }

@@ -69,17 +69,15 @@ async fn advice_shows_how_to_name_files_without_a_route() {
         assert_eq!(advice["code"].as_str().unwrap().lines().count(), 3);
         for window in ["", "&window=15m"] {
             let path = format!("path?context=%3Cunmatched%3E{window}");
-            assert_eq!(
-                answer(&mut client, &path).await["advice"],
-                Value::from(vec![advice.clone()])
-            );
+            let unmatched = answer(&mut client, &path).await;
+            assert_eq!(unmatched["advice"], Value::from(vec![advice.clone()]));
         }
         let home = answer(&mut client, "path?context=GET%20%2F&window=hour").await;
         assert_eq!(home["advice"], Value::Array(Vec::new()));
     }
 }
 
-/// The service names its files as the advice shows. The 404s beside requests to routes need no advice.
+/// The service names its files as the advice shows. Its 404s need no advice, because other requests have routes.
 #[tokio::test]
 async fn files_with_a_name_need_no_advice() {
     let (pulse, hand) = pulse();
@@ -109,16 +107,13 @@ async fn health_warns_of_a_layer_before_the_routes_after_ten_seconds() {
         assert_eq!(warnings(&mut client, "after all routes").await, 0);
         hand.advance(Duration::from_secs(10));
         assert_eq!(warnings(&mut client, "after all routes").await, 1);
-        assert_eq!(warnings(&mut client, "axum than 0.8").await, 1);
+        assert_eq!(warnings(&mut client, "an axum other than 0.8").await, 1);
         let advice = &answer(&mut client, "overview?window=hour").await["advice"];
         // The API gives no advice if nothing is recorded. The dashboard has advice of its own for this case.
-        assert_eq!(
-            advice.is_object(),
-            paths.contains(&"/favicon.ico"),
-            "{advice}"
-        );
+        let is_recorded = paths.contains(&"/favicon.ico");
+        assert_eq!(advice.is_object(), is_recorded, "{advice}");
     }
-    // A layer around the routes gives no warning after a request.
+    // A layer around the routes causes no warning.
     let (pulse, hand) = pulse();
     let mut client = served(&pulse, home().layer(pulse.layer()), &["/"]).await;
     hand.advance(Duration::from_secs(10));

@@ -15,10 +15,10 @@ use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, look_until};
 
 /// Adds the names of an answer's fields. The name of a field in an object begins with the object's name and a dot.
-fn fields(prefix: &str, value: &Value, names: &mut Vec<String>) {
+fn add_fields(prefix: &str, value: &Value, names: &mut Vec<String>) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let name = format!("{prefix}{name}");
-        fields(&format!("{name}."), value, names);
+        add_fields(&format!("{name}."), value, names);
         if !value.is_object() {
             names.push(name);
         }
@@ -41,7 +41,7 @@ async fn the_guide_names_every_field_of_health() {
         tokio::task::yield_now().await;
     };
     let mut names = Vec::new();
-    fields("", &health, &mut names);
+    add_fields("", &health, &mut names);
     assert!(names.len() > 25, "{names:?}");
     for name in names {
         let shown = format!("`{name}`");
@@ -66,7 +66,7 @@ fn the_guide_has_the_table_of_conditions() {
     assert!(is_next_table, "the guide has more conditions");
 }
 
-/// `pulse-objects` makes the page with the fields of each object from its type.
+/// `pulse-objects` makes the page with the fields of each object from the object's type.
 #[test]
 fn the_guide_names_the_object_of_each_answer() {
     let page = include_str!("../../src/guide/api.md");
@@ -80,7 +80,7 @@ fn the_guide_names_the_object_of_each_answer() {
 /// Metrics by name, with the names of their labels.
 type Metrics = BTreeMap<String, BTreeSet<String>>;
 
-/// A name and its labels, with or without values: `pulse_changes{kind}` or `pulse_changes{kind="slower"}`.
+/// The name and the labels in a text such as `pulse_changes{kind}` or `pulse_changes{kind="slower"}`.
 fn metric(text: &str) -> (String, BTreeSet<String>) {
     let (name, labels) = text.split_once('{').unwrap_or((text, ""));
     let labels = labels.rsplit_once('}').map_or("", |(labels, _)| labels);
@@ -89,7 +89,7 @@ fn metric(text: &str) -> (String, BTreeSet<String>) {
     (name.to_owned(), names.collect())
 }
 
-/// The metrics that a document names, with the labels that it names.
+/// The metrics that a document names, with their labels there.
 fn named(document: &str) -> Vec<(String, BTreeSet<String>)> {
     let spans = document.split('`').skip(1).step_by(2);
     let metrics =
@@ -115,7 +115,8 @@ fn served(text: &str) -> (Metrics, Metrics) {
         }
     }
     let typed = text.lines().filter(|line| line.starts_with("# TYPE "));
-    assert_eq!(typed.count(), families.len(), "each has a sample: {text}");
+    let (typed, sampled) = (typed.count(), families.len());
+    assert_eq!(typed, sampled, "each family has a sample: {text}");
     samples.extend(families.clone());
     (families, samples)
 }
@@ -173,7 +174,7 @@ async fn the_guide_names_every_metric_with_its_labels() {
         "only in the table of api.md, and only in `metrics`"
     );
 
-    // All documents may omit labels, but may name only labels that exist.
+    // Documents may omit labels, but may name only labels that exist.
     for (name, labels) in served(&opentelemetry).1 {
         samples.entry(name).or_default().extend(labels);
     }

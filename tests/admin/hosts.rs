@@ -23,7 +23,7 @@ const BAD: &str = "evil.example evil.example:3000 pulse.internal.evil.example no
 const MORE_BAD: [&str; 2] = ["pulse internal", ""];
 
 async fn ask(client: &mut Client, method: &str, path: &str, host: &str) -> Response {
-    // Anyone can send these headers, so they must not change the host.
+    // Anyone can send the last two, so they must not change the host.
     let headers = [
         ("host", host),
         ("x-forwarded-host", "localhost"),
@@ -58,7 +58,7 @@ async fn an_open_router_answers_addresses_and_localhost_only() {
         ] {
             assert_refused(host, &ask(&mut client, method, path, host).await);
         }
-        // The page itself is served, to explain the refusal.
+        // The dashboard itself is served, to explain the refusal.
         let page = ask(&mut client, "GET", "/pulse/", host).await;
         assert_eq!(page.status, 200, "{host}");
     }
@@ -66,17 +66,12 @@ async fn an_open_router_answers_addresses_and_localhost_only() {
     let answer = client.request("GET", HEALTH, &two, "").await;
     assert!([400, 403].contains(&answer.status), "{}", answer.status);
     let absolute = format!("http://evil.example{HEALTH}");
-    let answer = client
-        .request("GET", &absolute, &[("host", "localhost")], "")
-        .await;
+    let answer = ask(&mut client, "GET", &absolute, "localhost").await;
     assert_refused("an absolute URL", &answer);
-    let refused = ask(&mut client, "GET", HEALTH, "Pulse.Internal:80")
-        .await
-        .text();
-    assert!(
-        refused.contains("allow_host(\\\"pulse.internal\\\")"),
-        "{refused}"
-    );
+    let refused = ask(&mut client, "GET", HEALTH, "Pulse.Internal:80").await;
+    let error = refused.json()["error"].to_string();
+    let advice = r#"allow_host(\"pulse.internal\")"#;
+    assert!(error.contains(advice), "{error}");
 }
 
 #[tokio::test]
@@ -85,23 +80,13 @@ async fn a_named_host_is_answered() {
         .allow_host("Pulse.Internal.")
         .allow_host("shop_admin:3000");
     let mut client = served(access).await;
-    for host in [
-        "pulse.internal",
-        "PULSE.internal:8443",
-        "pulse.internal.",
-        "shop_admin",
-        "localhost",
-        "10.0.0.1",
-    ] {
+    let named = "pulse.internal PULSE.internal:8443 pulse.internal. shop_admin localhost 10.0.0.1";
+    for host in named.split(' ') {
         let answer = ask(&mut client, "GET", HEALTH, host).await;
         assert_eq!(answer.status, 200, "{host}");
     }
-    for host in [
-        "internal",
-        "x.pulse.internal",
-        "pulse.internal.evil.example",
-        "pulse.internal..",
-    ] {
+    let others = "internal x.pulse.internal pulse.internal.evil.example pulse.internal..";
+    for host in others.split(' ') {
         assert_refused(host, &ask(&mut client, "GET", HEALTH, host).await);
     }
 }
@@ -124,33 +109,17 @@ async fn custom_access_and_allow_any_host_answer_every_host() {
 #[tokio::test]
 async fn an_invalid_host_is_refused_at_the_start() {
     let pulse = Pulse::builder().build().unwrap();
-    for host in [
-        "",
-        " ",
-        "https://pulse.internal",
-        "pulse.internal/",
-        "a b",
-        "*.internal",
-        "a..b",
-        "bücher.example",
-        "[::1",
-        "a:b",
-        &"x".repeat(254),
-    ] {
+    let long = "x".repeat(254);
+    let bad = "https://pulse.internal pulse.internal/ *.internal a..b bücher.example [::1 a:b";
+    for host in bad.split(' ').chain(["", " ", "a b", &long]) {
         let access = Access::open().allow_host(host);
         let error = pulse.try_mount::<()>("/pulse", access).unwrap_err();
         assert_eq!(error.field(), "allow_host");
         let text = error.to_string();
         assert!(text.contains("pulse.internal"), "{text}");
     }
-    for host in [
-        "pulse.internal",
-        "10.0.0.1",
-        "[::1]:80",
-        "::1",
-        "xn--bcher-kva.example",
-        "shop",
-    ] {
+    let good = "pulse.internal 10.0.0.1 [::1]:80 ::1 xn--bcher-kva.example shop";
+    for host in good.split(' ') {
         let access = Access::open().allow_host(host);
         assert!(pulse.try_mount::<()>("/pulse", access).is_ok(), "{host}");
     }
@@ -175,10 +144,8 @@ async fn the_start_warns_of_an_open_router() {
     );
     let lines = log.lines_with("open to everyone");
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(
-        lines
-            .iter()
-            .all(|line| line.contains("WARN") && line.contains("allow_any_host")),
-        "{lines:?}"
-    );
+    for line in lines {
+        let warns = line.contains("WARN") && line.contains("allow_any_host");
+        assert!(warns, "{line}");
+    }
 }

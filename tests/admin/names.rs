@@ -1,4 +1,4 @@
-//! Names and texts with invisible characters, or with characters that change the direction of text.
+//! Names and texts with invisible characters.
 
 use std::time::Duration;
 
@@ -31,11 +31,11 @@ fn escaped(name: &str) -> String {
     format!("{name}{}gpj", hidden.concat())
 }
 
-fn text_without_hidden(what: &str, answer: &Response) -> String {
+fn text_without_hidden(asked: &str, answer: &Response) -> String {
     let text = answer.text();
-    assert_eq!(answer.status, 200, "{what}: {text}");
+    assert_eq!(answer.status, 200, "{asked}: {text}");
     let hidden = text.chars().find(|c| HIDDEN.contains(c));
-    assert_eq!(hidden, None, "{what}: {text:?}");
+    assert_eq!(hidden, None, "{asked}: {text:?}");
     text
 }
 
@@ -88,7 +88,7 @@ async fn hidden_characters_are_shown_escaped() {
     }
     let page = text_without_hidden("the dashboard", &client.get("/pulse/").await);
     assert!(page.contains(&escaped("<title>shop")), "{page}");
-    // An answer that repeats the caller's text escapes it too.
+    // An answer that repeats the caller's text also escapes this text.
     let uri = format!("/pulse/api/series?context={}", query(&spoof("none")));
     let echoed = text_without_hidden("series", &client.get(&uri).await);
     assert!(echoed.contains("\\u202e"), "{echoed}");

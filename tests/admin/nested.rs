@@ -1,5 +1,4 @@
-//! The ways to add the dashboard to a router, from the guide's page *Access*. `tests/browser` loads pages that were added
-//! in these ways.
+//! The ways to add the dashboard to a router, from the guide's page *Access*.
 
 use axum::Router;
 use axum::extract::State;
@@ -50,7 +49,7 @@ async fn the_guide_says_which_ways_serve_the_dashboard() {
             assert_eq!(client.get(path).await.status, status, "{way} {path}");
         }
         pulse.flush().await.unwrap();
-        // Only the request for `/`, and the request that no route matched, are recorded.
+        // Only the request for `/`, and the request that matched no route, are recorded.
         let recorded = pulse.health().recording.recorded;
         assert_eq!(recorded, 1 + u64::from(with_slash == 404), "{way}");
     }

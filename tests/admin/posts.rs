@@ -65,7 +65,6 @@ async fn posts_beyond_a_burst_are_refused_until_time_has_passed() {
     assert_eq!(statuses(61).await, [[201; 60].as_slice(), &[429]].concat());
 }
 
-/// New marks, acknowledged changes and removed marks count toward one limit, over all mounts.
 #[tokio::test]
 async fn two_mounts_accept_as_many_posts_as_one() {
     let (clock, _hand) = Clock::manual(NOW);

@@ -1,8 +1,9 @@
-//! Every endpoint refuses unknown parameters, repeated parameters, and numbers beyond their range.
+//! Every endpoint refuses unknown, repeated and invalid parameters. The same questions in Rust have the same errors.
 
 use std::time::Duration;
 
 use http::StatusCode;
+use serde_json::json;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 use tower_pulse::query::{PathsQuery, QueryError, SlowestRequestsQuery};
@@ -41,7 +42,12 @@ const QUESTIONS: [(&str, Option<usize>); 27] = [
     ("metrics", None),
 ];
 
-async fn served() -> (Client, Pulse) {
+struct Served {
+    client: Client,
+    pulse: Pulse,
+}
+
+async fn served() -> Served {
     let pulse = Pulse::builder().instance("web-1").build().unwrap();
     pulse.record("GET /ping", Duration::from_millis(3), StatusCode::OK);
     let ranking = pulse.ranking("posts").build().unwrap();
@@ -49,23 +55,49 @@ async fn served() -> (Client, Pulse) {
     pulse.mark("new index").await.unwrap();
     pulse.flush().await.unwrap();
     pulse.simulation().heartbeat().await.unwrap();
-    (client_of(&pulse, Access::open()).await, pulse)
+    let client = client_of(&pulse, Access::open()).await;
+    Served { client, pulse }
 }
 
-/// The URL of a question with one more parameter.
+impl Served {
+    async fn get(&mut self, question: &str) -> Response {
+        self.client.get(&format!("/pulse/{question}")).await
+    }
+
+    /// Panics unless the API and Rust refuse the parameter with the same error.
+    async fn check(&mut self, question: &str, parameter: &str, says: &[&str]) {
+        let answer = self.get(question).await;
+        assert_refused(question, &answer, parameter, says);
+        if let Some(in_rust) = in_rust(question) {
+            let error = self.pulse.query().json(in_rust).await.unwrap_err();
+            let QueryError::Parameter { name, message, .. } = error else {
+                panic!("{question}")
+            };
+            let expected = json!({ "error": message, "parameter": name });
+            assert_eq!(answer.json(), expected, "{question}");
+        }
+    }
+}
+
+/// The question as it is asked in Rust; `None` if only the API answers it.
+fn in_rust(question: &str) -> Option<&str> {
+    let question = question.strip_prefix("api/")?;
+    (!question.starts_with("screen")).then_some(question)
+}
+
 fn with(question: &str, parameter: &str) -> String {
     let and = if question.contains('?') { '&' } else { '?' };
-    format!("/pulse/{question}{and}{parameter}")
+    format!("{question}{and}{parameter}")
 }
 
 /// Panics unless the answer refuses the parameter, and its error contains all of `says`.
-fn assert_refused(uri: &str, answer: &Response, parameter: &str, says: &[&str]) {
-    assert_eq!(answer.status, 400, "{uri}: {}", answer.text());
+fn assert_refused(question: &str, answer: &Response, parameter: &str, says: &[&str]) {
+    assert_eq!(answer.status, 400, "{question}: {}", answer.text());
     let answer = answer.json();
-    assert_eq!(answer["parameter"], parameter, "{uri}: {answer}");
+    assert_eq!(answer["parameter"], parameter, "{question}: {answer}");
     let error = answer["error"].as_str().unwrap();
     for part in says {
-        assert!(error.contains(part), "{uri}: {error:?} lacks {part:?}");
+        assert!(error.contains(part), "{question}: {error:?} lacks {part:?}");
     }
 }
 
@@ -86,10 +118,10 @@ fn every_endpoint_of_the_guide_is_asked() {
 }
 
 #[tokio::test]
-async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
-    let (mut client, _pulse) = served().await;
+async fn unknown_repeated_and_invalid_parameters_are_refused() {
+    let mut served = served().await;
     for (question, _) in QUESTIONS {
-        let answer = client.get(&format!("/pulse/{question}")).await;
+        let answer = served.get(question).await;
         assert_eq!(answer.status, 200, "{question}: {}", answer.text());
         for (unknown, name) in [
             ("limt=3", "limt"),
@@ -98,94 +130,87 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
             ("%20=", " "),
             ("x%5B%5D=1", "x[]"),
         ] {
-            let uri = with(question, unknown);
-            assert_refused(&uri, &client.get(&uri).await, name, &[name, "allowed"]);
+            let question = with(question, unknown);
+            served.check(&question, name, &[name, "allowed"]).await;
         }
-        let Some((_, given)) = question.split_once('?') else {
-            continue;
-        };
-        let name = given.split('=').next().unwrap();
-        if name != "ask" {
-            let uri = with(question, given);
-            assert_refused(&uri, &client.get(&uri).await, name, &[name, "twice"]);
+        let given = question.split_once('?').map(|(_, given)| given);
+        if let Some(given) = given.filter(|given| !given.starts_with("ask=")) {
+            let name = given.split('=').next().unwrap();
+            let question = with(question, given);
+            served.check(&question, name, &[name, "twice"]).await;
         }
     }
     for (question, name, says) in [
-        (
-            "api/paths?sorts=p95",
-            "sorts",
-            &["window", "sort, ", "limit"][..],
-        ),
+        ("api/paths?sorts=p95", "sorts", &["sort, ", "limit"][..]),
         ("api/marks?limit=3", "limit", &["no parameter is allowed"]),
         // `api/counters` lists the names that contain `q`, or returns the counter `name`: not both.
         ("api/counters?name=hits&q=x", "q", &["name or precision"]),
+        ("api/counters?name=", "name", &[]),
+        ("api/counters?precision=7", "precision", &["is 7:", "60"]),
         ("api/rankings?limit=3", "limit", &["one ranking (name)"]),
-        (
-            "api/paths?kind=zqx",
-            "kind",
-            &["http", "timer", "all", "zqx"],
-        ),
+        ("api/rankings?name=", "name", &[]),
+        ("api/paths?kind=zqx", "kind", &["http", "all", "zqx"]),
         ("api/paths?status=zqx", "status", &["gone", "any", "zqx"]),
         ("api/paths?series=zqx", "series", &["p95", "none", "zqx"]),
         ("api/paths?limit=zqx", "limit", &["whole number", "zqx"]),
         ("api/paths?window=9y", "window", &["5m", "9y"]),
+        ("api/paths?window=1h&from=5", "from", &[]),
         ("api/paths?from=zqx", "from", &["Unix seconds", "zqx"]),
+        ("api/paths?from=5&to=5", "from", &[]),
+        ("api/paths?from=99999999999", "from", &[]),
+        ("api/paths?to=5", "to", &[]),
+        ("api/paths?sort=name", "sort", &[]),
+        ("api/paths?order=up", "order", &[]),
+        ("api/paths?q=%ff", "q", &[]),
+        ("api/path", "context", &[]),
+        ("api/path?context=", "context", &[]),
         ("api/outcome?outcome=9xx", "outcome", &["5xx", "9xx"]),
+        ("api/series?metric=p42", "metric", &[]),
         ("api/series?precision=7", "precision", &["is 7:", "60"]),
-        (
-            "metrics?names=otel",
-            "names",
-            &["must be pulse or opentelemetry, not otel"],
-        ),
-        ("api/counters?precision=7", "precision", &["is 7:", "60"]),
+        ("api/series?metric=p95&precision=1", "precision", &[]),
+        ("metrics?names=otel", "names", &["pulse or open", "otel"]),
     ] {
-        let answer = client.get(&format!("/pulse/{question}")).await;
-        assert_refused(question, &answer, name, says);
+        served.check(question, name, says).await;
     }
-    // A link to the dashboard may have any query: other programs may add parameters to links.
+    // A link to the dashboard may have any query, because other programs add parameters to links.
     for path in ["/pulse?x=1", "/pulse/?x=1"] {
-        assert_eq!(client.get(path).await.status, 200, "{path}");
+        assert_eq!(served.client.get(path).await.status, 200, "{path}");
     }
 }
 
 #[tokio::test]
 async fn a_request_that_writes_is_refused_with_an_unknown_parameter() {
-    let (mut client, _pulse) = served().await;
+    let mut served = served().await;
     let json = [("content-type", "application/json")];
     for (method, question, body) in [
-        ("POST", "api/marks", r#"{"text": "index"}"#),
-        (
-            "POST",
-            "api/changes",
-            r#"{"id": "1", "acknowledged": true}"#,
-        ),
-        ("DELETE", "api/marks?id=1", ""),
+        ("POST", "marks?x=1", r#"{"text": "index"}"#),
+        ("POST", "changes?x=1", "{}"),
+        ("DELETE", "marks?id=1&x=1", ""),
     ] {
-        let uri = with(question, "x=1");
-        let answer = client.request(method, &uri, &json, body).await;
-        assert_refused(&uri, &answer, "x", &["x", "allowed"]);
+        let uri = format!("/pulse/api/{question}");
+        let answer = served.client.request(method, &uri, &json, body).await;
+        assert_refused(question, &answer, "x", &["x", "allowed"]);
     }
-    let marks = client.json("/pulse/api/marks").await;
+    let marks = served.get("api/marks").await.json();
     assert_eq!(marks["marks"].as_array().unwrap().len(), 1, "{marks}");
 }
 
 #[tokio::test]
 async fn a_number_beyond_its_range_is_refused() {
-    let (mut client, _pulse) = served().await;
+    let mut served = served().await;
     let huge = "9".repeat(30);
     for (question, most) in QUESTIONS {
         let Some(most) = most else {
-            let uri = with(question, "limit=1");
-            assert_refused(&uri, &client.get(&uri).await, "limit", &["allowed"]);
+            let question = with(question, "limit=1");
+            served.check(&question, "limit", &["allowed"]).await;
             continue;
         };
-        let answer = client.get(&with(question, &format!("limit={most}"))).await;
+        let answer = served.get(&with(question, &format!("limit={most}"))).await;
         assert_eq!(answer.status, 200, "{question}: {}", answer.text());
         let allowed = format!("0 to {most}");
         for given in [&(most + 1).to_string(), &huge] {
-            let uri = with(question, &format!("limit={given}"));
-            let says = [&**given, &allowed];
-            assert_refused(&uri, &client.get(&uri).await, "limit", &says);
+            let question = with(question, &format!("limit={given}"));
+            served.check(&question, "limit", &[given, &allowed]).await;
         }
     }
     for (question, name, given, allowed) in [
@@ -194,36 +219,21 @@ async fn a_number_beyond_its_range_is_refused() {
         ("api/slowest_requests", "per_path", "0", "1 to 1000"),
         ("api/slowest_requests", "per_path", "1001", "1 to 1000"),
     ] {
-        let uri = with(question, &format!("{name}={given}"));
-        assert_refused(&uri, &client.get(&uri).await, name, &[given, allowed]);
+        let question = with(question, &format!("{name}={given}"));
+        served.check(&question, name, &[given, allowed]).await;
     }
-    let screen = client
-        .json("/pulse/api/screen?ask=paths%3Flimit%3D1001&ask=health%3Fx&ask=health")
-        .await;
-    let statuses = [0, 1, 2].map(|at| screen["answers"][at]["status"].as_i64().unwrap());
-    assert_eq!(statuses, [400, 400, 200], "{screen}");
 }
 
 #[tokio::test]
-async fn questions_as_text_in_rust_have_the_answers_and_errors_of_the_api() {
-    let (mut client, pulse) = served().await;
-    let query = pulse.query();
-    let of_query =
-        |(question, _): &(&str, _)| !["api/screen?ask=health", "metrics"].contains(question);
-    for (question, most) in QUESTIONS.into_iter().filter(of_query) {
-        let answer = query.json(&question["api/".len()..]).await;
+async fn questions_in_rust_are_answered_or_refused() {
+    let served = served().await;
+    let query = served.pulse.query();
+    for question in QUESTIONS
+        .iter()
+        .filter_map(|(question, _)| in_rust(question))
+    {
+        let answer = query.json(question).await;
         assert!(answer.is_ok(), "{question}: {answer:?}");
-        let too_many = most.map(|most| format!("limit={}", most + 1));
-        for parameter in ["x=1"].into_iter().chain(too_many.as_deref()) {
-            let uri = with(question, parameter);
-            let refused = client.get(&uri).await;
-            let error = query.json(&uri["/pulse/api/".len()..]).await.unwrap_err();
-            let QueryError::Parameter { name, message, .. } = error else {
-                panic!("{uri}")
-            };
-            let said = serde_json::json!({ "error": message, "parameter": name });
-            assert_eq!(refused.json(), said, "{uri}");
-        }
     }
     let (mut paths, mut slowest) = (PathsQuery::default(), SlowestRequestsQuery::default());
     (paths.limit, slowest.per_path) = (Some(1_001), Some(0));

@@ -17,7 +17,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(move |c| !is_part(c))
 }
 
-/// The rules and the alerts that a file declares.
+/// The names that follow `keyword` in the lists of a file.
 fn declared<'a>(text: &'a str, keyword: &str) -> BTreeSet<&'a str> {
     let declared = text.lines().map(str::trim);
     let declared = declared.filter_map(|line| line.strip_prefix("- ")?.strip_prefix(keyword));

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Compiles the library and the tests of tower-pulse with no feature, with each feature alone and with each pair of
-# features. Fails on warnings. Then runs the tests with each feature alone. See `make test-all-feature-pairs`.
+# features. Fails on warnings. Then runs the tests without features and with each alone: `make test-all-feature-pairs`.
 # usage: feature_pairs.sh [--list]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# All sets share a target folder, so each dependency is compiled once. The flag does not affect dependencies, because
-# cargo caps their lints.
+# All sets share a target folder, so each dependency is compiled once. `-D warnings` does not affect dependencies,
+# because cargo caps their lints.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/test-all} RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
 
-# The features from the table [features], each with the features that it turns on.
+# Maps each feature of the table [features] to the features that it turns on.
 declare -A turns_on
 names=()
 while IFS='|' read -r name others; do

@@ -20,6 +20,6 @@ done
 echo
 table=$(grep -hE '^test .* \.\.\. FAILED$' "$logs"/* | sed 's/^test //; s/ \.\.\. FAILED$//' | sort | uniq -c | sort -rn)
 [ -n "$table" ] || { echo "No test failed with any of $n seeds." && exit 0; }
-echo "Of $n seeds, each test failed with this number:"
+echo "How often each test failed, of $n seeds:"
 echo "$table"
 awk -v most=$((n * 3 / 20)) '$1 > most { exit 1 }' <<<"$table"

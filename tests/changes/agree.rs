@@ -76,7 +76,7 @@ async fn four_instances_report_the_same_changes() {
             answers.push(instance.json("api/changes").await);
         }
         let (changes, answer) = (same(changes), same(answers));
-        // A change is in the list of changes before a callback is called with it.
+        // The list of changes has a change before a callback is called with this change.
         let all = calls[0].lock().unwrap().clone();
         let are_listed = all[checked..].iter().all(|change| changes.contains(change));
         assert!(are_listed, "{all:#?}: {changes:#?}");
@@ -151,7 +151,7 @@ async fn a_callback_that_does_not_return_stops_no_detection() {
         };
         let judged = tokio::select! {
             judged = judging => judged.unwrap(),
-            () = waiting => unreachable!("time does not end"),
+            () = waiting => unreachable!("the loop never ends"),
         };
         assert_eq!(judged, 1, "minute {minute}");
     }

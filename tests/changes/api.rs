@@ -129,7 +129,7 @@ async fn changes_are_filtered_ordered_and_divided_into_pages() {
         assert_eq!(ids(&answer["changes"]), of_kind, "{kind}");
         let ongoing = |change: &Change| has_kind(change) && change.ended.is_none();
         let ongoing = expected(&changes, ongoing).len();
-        assert_eq!(answer["standing"], ongoing);
+        assert_eq!(answer["ongoing"], ongoing);
         let gauge = format!("\npulse_changes{{kind=\"{kind}\"}} {ongoing}\n");
         assert!(metrics.contains(&gauge), "{gauge}: {metrics}");
     }
@@ -145,7 +145,7 @@ async fn changes_are_filtered_ordered_and_divided_into_pages() {
         assert!(is_same(&first[field], value), "{field}: {first}");
     }
     assert_eq!(
-        (&first["stands"], &first["method"]),
+        (&first["is_ongoing"], &first["method"]),
         (&json!(true), &json!("GET"))
     );
     assert_eq!(first["path"], change.context["GET ".len()..]);
@@ -163,7 +163,7 @@ async fn changes_are_filtered_ordered_and_divided_into_pages() {
     fleet.set_clocks(fleet.now + 6);
     let path = instance.json("api/path?context=GET%20/search").await;
     assert_eq!(ids(&path["changes"]), ["x"]);
-    assert_eq!(path["changes"][0]["stands"], true);
+    assert_eq!(path["changes"][0]["is_ongoing"], true);
     let queue = instance.json("api/path?context=queue").await;
     assert_eq!(ids(&queue["changes"]), ["q"]);
     let overview = instance.json("api/overview?window=15m").await;

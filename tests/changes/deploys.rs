@@ -1,5 +1,4 @@
-//! Versions of the application: their marks, and comparisons of pages before and after a deploy, and of two versions in
-//! the same minutes.
+//! The marks of versions, and comparisons of pages before and after a deploy, and of two versions side by side.
 
 use serde_json::{Value, json};
 use tower_pulse::Suspect;
@@ -11,7 +10,7 @@ use crate::rig::seed::fixed_seed;
 const INSTANCES: usize = 4;
 
 /// The versions of the marks, oldest first.
-async fn marked(fleet: &Fleet) -> Vec<String> {
+async fn marked_versions(fleet: &Fleet) -> Vec<String> {
     let marks = fleet.instances[0].json("api/marks").await;
     let marks = marks["marks"].as_array().unwrap().iter().rev();
     marks
@@ -19,26 +18,25 @@ async fn marked(fleet: &Fleet) -> Vec<String> {
         .collect()
 }
 
-/// Deploys a version to one instance after another, and restarts some instances meanwhile. Checks that the marks are
-/// always `expected`.
+/// Deploys a version to one instance after another, and restarts some instances meanwhile. Checks after each step that
+/// the marks are `expected`.
 async fn roll_out(fleet: &mut Fleet, version: &'static str, expected: &[&str]) {
     for number in 0..INSTANCES {
         fleet.deploy(number, version).await;
         fleet.pass(&[]).await;
-        assert_eq!(marked(fleet).await, expected, "instance {number}");
+        assert_eq!(marked_versions(fleet).await, expected, "instance {number}");
         fleet.restart(number).await;
         fleet.pass(&[]).await;
         fleet.restart(INSTANCES - 1).await;
         fleet.pass(&[]).await;
-        assert_eq!(marked(fleet).await, expected, "instance {number}");
+        assert_eq!(marked_versions(fleet).await, expected, "instance {number}");
     }
-    // A restart of all instances.
     fleet.now += 10 * MINUTE;
     for number in 0..INSTANCES {
         fleet.restart(number).await;
     }
     fleet.pass(&[]).await;
-    assert_eq!(marked(fleet).await, expected);
+    assert_eq!(marked_versions(fleet).await, expected);
 }
 
 /// After a version's mark is removed, the version gets no new mark until another version has been marked.
@@ -68,7 +66,7 @@ async fn a_version_is_marked_once_when_it_is_new() {
 #[tokio::test]
 async fn instances_that_start_within_seconds_make_one_mark() {
     let fleet = Fleet::with_versions(Backend::redis().await, &[Some("2.0"); 3]);
-    let alive = async |number: usize, version: Value| {
+    let assert_announced = async |number: usize, version: Value| {
         let all = fleet.instances[number].json("api/instances?window=5m");
         let all = all.await["instances"].take();
         let rows = all.as_array().unwrap();
@@ -82,7 +80,7 @@ async fn instances_that_start_within_seconds_make_one_mark() {
         instance.pulse.simulation().heartbeat().await.unwrap();
     }
     // No instance announces the version before the version's mark can be read.
-    alive(0, Value::Null).await;
+    assert_announced(0, Value::Null).await;
     for number in [0, 2, 1] {
         fleet.instances[number].pulse.flush().await.unwrap();
     }
@@ -91,7 +89,7 @@ async fn instances_that_start_within_seconds_make_one_mark() {
     let marks = fleet.instances[0].json("api/marks").await;
     assert_eq!(marks["marks"].as_array().unwrap().len(), 1, "{marks}");
     assert_eq!(marks["marks"][0]["at"], fleet.now + 3, "sent first");
-    alive(1, json!("2.0")).await;
+    assert_announced(1, json!("2.0")).await;
 }
 
 /// Both versions are slower, so the new version is no suspect. The mark `new index`, which has no version, is a
@@ -105,7 +103,7 @@ async fn an_innocent_deploy_is_no_suspect() {
     fleet.instances[0].pulse.mark("new index").await.unwrap();
     fleet.slow(&mut traffic, 10).await;
     // Marks of the same second have no fixed order.
-    let mut marked = marked(&fleet).await;
+    let mut marked = marked_versions(&fleet).await;
     marked.sort();
     assert_eq!(marked, ["-", "1.0", "1.1"]);
     let ongoing = fleet.ongoing().await;
@@ -126,22 +124,17 @@ fn minute(fleet: &Fleet) -> Vec<Request> {
     let only = ["GET /gone", "GET /new"][usize::from(is_new(0))];
     let mut minute = requests(0, only, 1, 100);
     for instance in [0, 1] {
+        let millis = if is_new(instance) { 200 } else { 100 };
+        let mut of_page = requests(instance, PAGE, 20, millis);
         if is_new(instance) {
-            let failed = requests(instance, PAGE, 2, 200).into_iter();
-            minute.extend(failed.map(|request| Request {
-                status: 500,
-                ..request
-            }));
-            minute.extend(requests(instance, PAGE, 18, 200));
-        } else {
-            minute.extend(requests(instance, PAGE, 20, 100));
+            (of_page[0].status, of_page[1].status) = (500, 500);
         }
+        minute.extend(of_page);
     }
     minute
 }
 
-/// Asserts that a figure is near another one.
-fn near(figure: &Value, expected: f64, error: f64) {
+fn assert_near(figure: &Value, expected: f64, error: f64) {
     let off = (figure.as_f64().unwrap() / expected - 1.0).abs();
     assert!(off <= error, "{figure} instead of {expected}");
 }
@@ -199,25 +192,21 @@ async fn a_deploy_is_compared_with_the_hour_before() {
     let counts = |side: &str| [&row[side]["count"], &row[side]["errors"]].map(Value::as_u64);
     assert_eq!(counts("before"), [Some(60 * 40), Some(0)]);
     assert_eq!(counts("after"), [Some(19 * 40), Some(19 * 2)]);
-    near(&row["before"]["mean"], 0.1, 1e-6);
-    near(&row["after"]["mean"], 0.15, 1e-6);
-    near(&row["extra_seconds_per_minute"], 40.0 * 0.05, 1e-6);
+    assert_near(&row["before"]["mean"], 0.1, 1e-6);
+    assert_near(&row["after"]["mean"], 0.15, 1e-6);
+    assert_near(&row["extra_seconds_per_minute"], 40.0 * 0.05, 1e-6);
     // The versions are compared in their ten newest minutes. The means of successes have the error of histograms.
     let both = &row["side_by_side"];
     assert_eq!(both["minutes"], 10);
     for (side, mean, errors) in [("new", 0.2, 0.1), ("old", 0.1, 0.0)] {
         assert_eq!(both[side]["count"], 200, "{both}");
         assert_eq!(both[side]["error_share"], errors, "{both}");
-        near(&both[side]["mean"], mean, 0.023);
+        assert_near(&both[side]["mean"], mean, 0.023);
     }
-    near(&both["ratio"], 2.0, 0.05);
-    let of_mark = compared(
-        &fleet,
-        &mark.id,
-        [at - 3_540, at + 60],
-        Some([at + 120, at + 1_200]),
-    );
-    assert!(of_mark.await["side_by_side"].is_null());
+    assert_near(&both["ratio"], 2.0, 0.05);
+    let after = Some([at + 120, at + 1_200]);
+    let of_mark = compared(&fleet, &mark.id, [at - 3_540, at + 60], after).await;
+    assert!(of_mark["side_by_side"].is_null());
     // Without the parameter `mark`, the answer is about the newest deploy, even if another mark is newer.
     let newest = fleet.instances[0].json("api/deploy").await;
     assert_eq!(newest["mark"]["id"], version);

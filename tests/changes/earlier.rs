@@ -17,7 +17,7 @@ const SURGING: &str = "POST /login";
 /// All recorded requests, by the start of their minute.
 type Minutes = Vec<(i64, Vec<Request>)>;
 
-/// A change's figure in a slice, and the number of requests behind it.
+/// A change's figure in a slice, and the number of requests in this figure.
 fn model(minutes: &Minutes, change: &Change, from: i64, width: i64) -> Option<(f64, u64)> {
     let of_slice = minutes
         .iter()
@@ -70,7 +70,7 @@ fn check(earlier: Option<Earlier>, change: &Change, minutes: &Minutes, (ago, wid
 }
 
 /// Passes an hour on each earlier day, in which one page takes `factor` times as long. Then passes an hour with three
-/// incidents, or with one incident `of_all` pages. Compares each figure of an earlier day with the model.
+/// incidents or, if `of_all`, one incident of all pages. Compares each figure of an earlier day with the model.
 async fn figures_match_a_simple_model(days: &[(i64, f64)], of_all: bool) {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
@@ -123,8 +123,7 @@ async fn figures_match_a_simple_model(days: &[(i64, f64)], of_all: bool) {
     }
 }
 
-/// The change of all pages is compared with all pages of earlier days. A week ago nothing was recorded, so there is no
-/// figure.
+/// The change of all pages is compared with all pages of earlier days. Nothing was recorded a week ago.
 #[tokio::test]
 async fn earlier_figures_of_all_pages_match_a_simple_model() {
     figures_match_a_simple_model(&[(1, 1.0)], true).await;

@@ -1,4 +1,4 @@
-//! A store that is away, and keys with values that no version has written.
+//! A store that does not answer, and keys with values that no version has written.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const DETECTOR: &str = "pulse:pulse:detector1";
 const ERRORS: &str = "pulse:pulse:errors1";
 const MARKS: &str = "pulse:pulse:marks1";
 
-/// The maximum time of a call.
+/// The time within which judging must succeed.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -46,14 +46,14 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
         assert!(has_condition, "{:?}", health.warnings);
         assert_eq!(health.changes.judged_until, Some(judged_until));
         let spots = &health.changes.blind_spots;
-        let is_late = spots.iter().any(|sentence| sentence.contains("is judged"));
-        assert_eq!(is_late, minute > 2, "{spots:?}");
+        let is_behind = spots.iter().any(|sentence| sentence.contains("is judged"));
+        assert_eq!(is_behind, minute > 2, "{spots:?}");
     }
 
     fleet.backend.server().restart().await;
     fleet.flush().await.unwrap();
     let pulse = &fleet.instances[0].pulse;
-    // The first call may fail, as it may use the connection from before the outage.
+    // The first call may fail, because its connection may be from before the outage.
     let judged = look_until(DEADLINE, async || {
         pulse.simulation().judge().await.map_err(|e| e.to_string())
     });
@@ -76,14 +76,13 @@ async fn slow_fleet() -> (Fleet, Traffic, MultiplexedConnection) {
 }
 
 /// Passes minutes with the slow page, each of which must be judged in time.
-async fn judges_on(fleet: &mut Fleet, traffic: &mut Traffic, minutes: usize) {
+async fn assert_judged(fleet: &mut Fleet, traffic: &mut Traffic, minutes: usize) {
     let passing = tokio::time::timeout(DEADLINE, fleet.slow(traffic, minutes));
     passing.await.expect("the minutes are judged in time");
     let health = fleet.instances[0].pulse.health();
     assert_eq!(health.changes.judged_until, Some(fleet.now));
 }
 
-/// Sends a command to Redis.
 async fn send(conn: &mut MultiplexedConnection, words: &[&str]) {
     let mut command = cmd(words[0]);
     command.arg(&words[1..]);
@@ -94,7 +93,6 @@ async fn set_field(conn: &mut MultiplexedConnection, key: &str, field: &[u8], va
     let () = issue(conn, "HSET", (key, field, value)).await;
 }
 
-/// The fields of a key with their values.
 async fn fields(conn: &mut MultiplexedConnection, key: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     issue(conn, "HGETALL", key).await
 }
@@ -113,7 +111,7 @@ async fn tables_expire_with_their_fleet_and_begin_anew_if_they_cannot_be_read() 
             assert!((TTL - 60..=TTL).contains(&seconds), "{key}: {seconds}");
             send(&mut conn, &["EXPIRE", key, "100"]).await;
         }
-        judges_on(&mut fleet, &mut traffic, 1).await;
+        assert_judged(&mut fleet, &mut traffic, 1).await;
     }
 
     let good = judged(&mut conn).await;
@@ -123,14 +121,14 @@ async fn tables_expire_with_their_fleet_and_begin_anew_if_they_cannot_be_read() 
     };
     for garbage in [&b""[..], b"\xff\xfe", &pack(&good)[..9], &pack(&forged)] {
         set_field(&mut conn, JUDGED, b"judged", garbage).await;
-        judges_on(&mut fleet, &mut traffic, 2).await;
+        assert_judged(&mut fleet, &mut traffic, 2).await;
     }
     let mut early = judged(&mut conn).await;
     early.until = i64::MIN;
     set_field(&mut conn, JUDGED, b"judged", &pack(&early)).await;
-    judges_on(&mut fleet, &mut traffic, 1).await;
+    assert_judged(&mut fleet, &mut traffic, 1).await;
     send(&mut conn, &["HDEL", JUDGED, "judged"]).await;
-    judges_on(&mut fleet, &mut traffic, 1).await;
+    assert_judged(&mut fleet, &mut traffic, 1).await;
     assert_eq!(named(&fleet.ongoing().await), [("slower", SEARCH)]);
 
     for garbage in [&b""[..], b"{}", &[0x80; 40], &[0; 40]] {
@@ -139,7 +137,7 @@ async fn tables_expire_with_their_fleet_and_begin_anew_if_they_cannot_be_read() 
         }
         // A new process reads the stored detector.
         fleet.restart(0).await;
-        judges_on(&mut fleet, &mut traffic, 2).await;
+        assert_judged(&mut fleet, &mut traffic, 2).await;
     }
     send(&mut conn, &["DEL", DETECTOR]).await;
     // Unreadable kinds of errors are removed.
@@ -147,12 +145,12 @@ async fn tables_expire_with_their_fleet_and_begin_anew_if_they_cannot_be_read() 
         set_field(&mut conn, ERRORS, kind.as_bytes(), garbage).await;
     }
     fleet.restart(0).await;
-    judges_on(&mut fleet, &mut traffic, 1).await;
+    assert_judged(&mut fleet, &mut traffic, 1).await;
     assert!(fields(&mut conn, ERRORS).await.is_empty());
 }
 
 #[tokio::test]
-async fn a_judgement_of_the_far_future_stops_judging_for_minutes_only() {
+async fn a_judgement_from_the_far_future_stops_judging_for_a_few_minutes() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     let futures = [i64::MAX, i64::MAX - 60, fleet.now + 20 * 86_400];
     for (until, restarts) in futures.into_iter().zip([false, true, false]) {
@@ -161,7 +159,7 @@ async fn a_judgement_of_the_far_future_stops_judging_for_minutes_only() {
         set_field(&mut conn, JUDGED, b"judged", &pack(&judged)).await;
         for _ in 0..3 {
             fleet.pass(&traffic.minute()).await;
-            // By the stored time, an instance whose clock is ahead has judged this minute.
+            // According to the stored time, another instance has judged this minute.
             assert_eq!(fleet.judge().await, 0);
         }
         if restarts {
@@ -173,7 +171,7 @@ async fn a_judgement_of_the_far_future_stops_judging_for_minutes_only() {
         fleet.pass(&traffic.minute()).await;
         let minutes = if restarts { 7 } else { 4 };
         assert_eq!(fleet.judge().await, minutes);
-        judges_on(&mut fleet, &mut traffic, 1).await;
+        assert_judged(&mut fleet, &mut traffic, 1).await;
     }
 }
 
@@ -182,11 +180,11 @@ async fn changes_of_a_later_version_are_skipped() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     let change = fleet.ongoing().await.remove(0);
     let [(field, packed)] = &fields(&mut conn, CHANGES).await[..] else {
-        panic!("there is one change");
+        panic!("not exactly one change");
     };
     let mut later = change.clone();
     later.id = "later".into();
-    // Makes the kind unknown. Its byte follows the id and the id's length.
+    // Makes the kind unknown. The kind's byte follows the id and the id's length.
     let mut later = pack(&later);
     later["later".len() + 1] = 99;
     let named_as = |name: &[u8]| [&field[..8], name].concat();
@@ -200,7 +198,7 @@ async fn changes_of_a_later_version_are_skipped() {
     set_field(&mut conn, CHANGES, field, &known).await;
     assert_eq!(fleet.ongoing().await, std::slice::from_ref(&change));
     fleet.restart(0).await;
-    judges_on(&mut fleet, &mut traffic, 1).await;
+    assert_judged(&mut fleet, &mut traffic, 1).await;
     let changes = fleet.changes().await;
     assert_eq!(changes.len(), 1, "{changes:#?}");
     assert_eq!(changes[0].id, change.id);
@@ -216,7 +214,7 @@ async fn a_table_of_another_type_is_an_error_and_health_names_its_key() {
     }
     let marks = fleet.instances[0].json("api/marks").await;
     assert_eq!(marks["marks"].as_array().unwrap().len(), 1, "{marks}");
-    judges_on(&mut fleet, &mut traffic, 1).await;
+    assert_judged(&mut fleet, &mut traffic, 1).await;
 
     for key in [JUDGED, CHANGES, DETECTOR, MARKS] {
         send(&mut conn, &["DEL", key]).await;
@@ -250,7 +248,6 @@ async fn a_table_of_another_type_is_an_error_and_health_names_its_key() {
     }
 }
 
-/// The instance tries again later to mark its version.
 #[tokio::test]
 async fn an_instance_whose_version_cannot_be_marked_sends_heartbeats() {
     let fleet = Fleet::with_versions(Backend::redis().await, &[Some("1.0"), Some("1.1")]);

@@ -1,4 +1,4 @@
-//! Different answers about an incident have the same figures of a row, of its page and of its change.
+//! Different answers about an incident agree: a row has the same figures as its page and its change.
 //! `tests/stores/windows.rs` compares the figures of windows with all requests.
 
 use serde_json::json;
@@ -14,8 +14,8 @@ pub async fn agree(query: &Reader, now: i64) {
     let named = Window::NAMES.map(|name| name.parse().unwrap());
     for window in windows.into_iter().chain(named) {
         let name = format!("{window:?}");
-        compared(query, window, &name).await;
-        fix_first(query, window, &name).await;
+        check_compared(query, window, &name).await;
+        check_fix_first(query, window, &name).await;
     }
 }
 
@@ -23,8 +23,8 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-3)
 }
 
-/// A comparison needs enough data on both sides.
-async fn compared(query: &Reader, window: Window, name: &str) {
+/// Checks that a row is compared with the window before if, and only if, both windows have enough data.
+async fn check_compared(query: &Reader, window: Window, name: &str) {
     let mut asked = PathsQuery::default();
     asked.window = window;
     asked.limit = Some(1_000);
@@ -40,8 +40,8 @@ async fn compared(query: &Reader, window: Window, name: &str) {
     }
 }
 
-/// All rows are of one window. The page's own answer about this window has the same figures.
-async fn fix_first(query: &Reader, window: Window, name: &str) {
+/// Checks that the rows of pages have the figures of the answers about these pages.
+async fn check_fix_first(query: &Reader, window: Window, name: &str) {
     let answer = query
         .ask(&FixFirstQuery::default().with(|ask| (ask.window, ask.limit) = (window, Some(100))))
         .await
@@ -52,7 +52,7 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
     for row in &answer.rows {
         let about = || format!("{name}: {row:#?}");
         if row.instance.is_some() {
-            // Instances have reports of a part of the window.
+            // Instances may have reports of only a part of the window.
             assert!(answer.covered.from <= row.window.from, "{}", about());
             assert!(row.window.to <= answer.covered.to, "{}", about());
             assert_eq!(row.share, None, "{}", about());
@@ -76,7 +76,7 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
             assert_eq!(listed.map(|row| &row.change), Some(cause), "{}", about());
             let is_of_time = row.reason == FixReason::Slower && !cause.is_tail;
             assert!(!is_of_time || row.ratio == Some(cause.ratio), "{}", about());
-            // The slowdown costs nothing before it begins.
+            // A slowdown costs no time before it begins.
             let minutes = (row.window.to - cause.since) as f64 / 60.0;
             let most = cause.from_code * minutes + 1e-9;
             assert!(saved * seconds / 60.0 <= most, "{most}: {}", about());

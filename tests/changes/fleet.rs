@@ -60,13 +60,13 @@ impl Backend {
     }
 }
 
-/// An instance whose only background task is the folding.
+/// An instance whose only background task is the fold.
 pub struct Instance {
     pub pulse: Pulse,
     pub clock: Clock,
     pub time: ManualClock,
     pub app: Router,
-    /// Whether a flush has succeeded. Only afterwards can `append` see when all samples are appended.
+    /// Whether a flush has succeeded. The first flush may have no `pending_series` before its samples are appended.
     has_flushed: AtomicBool,
     folding: Vec<JoinHandle<()>>,
 }
@@ -92,7 +92,7 @@ impl Instance {
         asking::text(&self.app, &format!("/pulse/{endpoint}")).await
     }
 
-    /// The answer of an endpoint, which must be 200.
+    /// The answer of an endpoint. Its status must be 200.
     pub async fn json(&self, endpoint: &str) -> Value {
         asking::json(&self.app, &format!("/pulse/{endpoint}")).await
     }
@@ -197,14 +197,14 @@ impl Fleet {
             self.deploy(number, version).await;
         }
         self.set_clocks(self.now);
-        // The version gets its mark, the instances announce it, and each instance learns the versions of the others.
+        // The version gets its mark, the instances announce the version, and learn the versions of the others.
         self.heartbeat().await;
         self.flush().await.unwrap();
         self.heartbeat().await;
         self.heartbeat().await;
     }
 
-    /// Frees the lease of a killed folder, which would end only after seconds.
+    /// Frees the lease of a killed folder. Otherwise, the lease would end after some seconds.
     async fn free_lease(&self) {
         if let Backend::Redis(server) = &self.backend {
             let mut conn = server.connection().await;
@@ -246,7 +246,6 @@ impl Fleet {
         self.flush().await.unwrap();
     }
 
-    /// Records requests in a second.
     pub fn record(&self, second: i64, requests: &[Request]) {
         self.set_clocks(second);
         for instance in &self.instances {
@@ -262,17 +261,15 @@ impl Fleet {
 
     /// Flushes all instances, the folder last.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        let folder = self.instances.iter().position(Instance::is_folder);
-        let others = self.instances.iter().enumerate();
-        let others = others.filter(|(number, _)| Some(*number) != folder);
-        match folder {
-            None => try_join_all(others.map(|(_, instance)| instance.flush())).await?,
-            Some(_) => try_join_all(others.map(|(_, instance)| instance.append())).await?,
+        let instances = self.instances.iter();
+        let Some(folder) = self.instances.iter().position(Instance::is_folder) else {
+            let flushes = instances.map(Instance::flush);
+            return try_join_all(flushes).await.map(drop);
         };
-        match folder {
-            None => Ok(()),
-            Some(folder) => self.instances[folder].flush().await,
-        }
+        let others = instances.enumerate();
+        let others = others.filter(|(number, _)| *number != folder);
+        try_join_all(others.map(|(_, instance)| instance.append())).await?;
+        self.instances[folder].flush().await
     }
 
     /// Passes a minute, and lets the first instance judge it. Returns the ongoing changes.
@@ -309,7 +306,7 @@ impl Fleet {
         (fleet, traffic)
     }
 
-    /// Lets the first instance judge. Returns the number of judged minutes.
+    /// Lets the first instance judge.
     pub async fn judge(&self) -> usize {
         self.judge_by(0).await
     }

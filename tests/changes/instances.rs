@@ -34,8 +34,8 @@ fn column(answer: &Value, name: &str) -> Vec<Value> {
 fn assert_near(values: &[Value], expected: &[f64]) {
     let values: Vec<f64> = values.iter().map(|value| value.as_f64().unwrap()).collect();
     let is_near = |(value, expected): (&f64, &f64)| (value / expected - 1.0).abs() < 1e-6;
-    let all = values.iter().zip(expected).all(is_near) && values.len() == expected.len();
-    assert!(all, "{values:?}, not {expected:?}");
+    let are_near = values.iter().zip(expected).all(is_near) && values.len() == expected.len();
+    assert!(are_near, "{values:?}, not {expected:?}");
 }
 
 /// Advances the clocks, so that no answer is reused.
@@ -75,11 +75,9 @@ async fn instances_are_compared_on_the_same_pages() {
     assert_near(&column(&all, "worst_delay"), &[0.003; 3]);
     assert_eq!(column(&all, "count"), [240; 3]);
     assert_eq!(column(&all, "errors"), [0, 0, 3]);
-    assert_near(&column(&all, "total"), &[31.8, 90.6, 183.6]);
-    assert_near(
-        &column(&all, "share"),
-        &[31.8, 90.6, 183.6].map(|total| total / 306.0),
-    );
+    let totals = [31.8, 90.6, 183.6];
+    assert_near(&column(&all, "total"), &totals);
+    assert_near(&column(&all, "share"), &totals.map(|total| total / 306.0));
     assert_near(&column(&all, "max"), &[0.5, 0.5, 1.5]);
     // An instance is compared with the instances that are not slow.
     assert_near(&column(&all, "ratio"), &[1.0, 1.0, 3.0]);
@@ -91,17 +89,12 @@ async fn instances_are_compared_on_the_same_pages() {
     assert_eq!(column(&of_slow, "cpu"), column(&all, "cpu"));
     assert_near(&column(&of_slow, "mean"), &[0.5, 0.5, 1.5]);
     assert_near(&column(&of_slow, "ratio"), &[1.0, 1.0, 3.0]);
-    let nobody = fleet.instances[0]
-        .json("api/instances?context=nobody")
-        .await;
-    assert_eq!(column(&nobody, "count"), [0; 3]);
-    assert_eq!(
-        column(&nobody, "ratio"),
-        [Value::Null, Value::Null, Value::Null]
-    );
-    let page = fleet.instances[0]
-        .json("api/instances?limit=1&offset=1")
-        .await;
+    let unknown = "api/instances?context=unknown";
+    let unknown = fleet.instances[0].json(unknown).await;
+    assert_eq!(column(&unknown, "count"), [0; 3]);
+    assert!(column(&unknown, "ratio").iter().all(Value::is_null));
+    let page = "api/instances?limit=1&offset=1";
+    let page = fleet.instances[0].json(page).await;
     assert_eq!(column(&page, "instance"), ["web-2"]);
     assert_eq!(page["total"], 3);
 
@@ -122,13 +115,12 @@ async fn instances_are_compared_on_the_same_pages() {
     let (second, first) = (&slowest["points"][0][0], &slowest["points"][0][1]);
     assert_eq!(json!([second, first["count"]]), json!([START, 80]));
     assert_near(&[first["others_mean"].clone()], &[(0.01 + 0.5) / 2.0]);
-    let fastest = reader
-        .json(&of("web-1").replace("limit=2", "limit=1"))
-        .await;
+    let one_path = of("web-1").replace("limit=2", "limit=1");
+    let fastest = reader.json(&one_path).await;
     assert_eq!(fastest["verdict"]["slower"], "none");
     let listed = fastest["paths"].as_array().unwrap().len();
     assert_eq!(json!([listed, fastest["reported_paths"]]), json!([1, 2]));
-    for (name, status) in [("nobody", 404), ("", 400)] {
+    for (name, status) in [("unknown", 404), ("", 400)] {
         assert_eq!(reader.get(&of(name)).await.0, status);
     }
 
@@ -141,10 +133,7 @@ async fn instances_are_compared_on_the_same_pages() {
     assert_eq!(column(&of_slow, "out_of_line"), [false; 3]);
     let all = fleet.instances[0].json("api/instances").await;
     assert_eq!(column(&all, "out_of_line"), [true, false, false]);
-    assert_eq!(
-        column(&all, "change"),
-        [json!("a"), Value::Null, Value::Null]
-    );
+    assert_eq!(json!(column(&all, "change")), json!(["a", null, null]));
 
     // The last instance ends, and the others go on.
     fleet.now += 2 * MINUTE;
@@ -154,7 +143,7 @@ async fn instances_are_compared_on_the_same_pages() {
     fleet.heartbeat().await;
     let all = fleet.instances[0].json("api/instances?window=15m").await;
     assert_eq!(column(&all, "alive"), [true, true, false]);
-    assert_eq!(column(&all, "in_flight"), [json!(0), json!(0), Value::Null]);
+    assert_eq!(json!(column(&all, "in_flight")), json!([0, 0, null]));
     assert_eq!(column(&all, "last_seen")[2], end);
     assert_eq!(column(&all, "version"), versions.map(|v| json!(v)));
 }
@@ -187,26 +176,16 @@ async fn a_window_has_the_minutes_that_are_retained_and_have_ended() {
     fleet.record(fleet.now + 30, &both);
     fleet.heartbeat().await;
     let (now, past) = (fleet.now, START - 200 * MINUTE);
-    for (span, from, to, complete, count) in [
-        ("window=24h", now - 129 * MINUTE, now, 0.0..0.01, 40),
-        (
-            &format!("from={START}&to={}", START + MINUTE),
-            START,
-            START + MINUTE,
-            1.0..1.1,
-            20,
-        ),
-        (
-            &format!("from={past}&to={}", past + 60),
-            past + 60,
-            past + 60,
-            0.0..0.01,
-            0,
-        ),
+    let minute_from = |from: i64| format!("from={from}&to={}", from + MINUTE);
+    let day = "window=24h".to_owned();
+    for (span, [from, to], complete, count) in [
+        (day, [now - 129 * MINUTE, now], 0.0..0.01, 40),
+        (minute_from(START), [START, START + MINUTE], 1.0..1.1, 20),
+        (minute_from(past), [past + MINUTE; 2], 0.0..0.01, 0),
     ] {
         let uri = format!("api/instances?{span}");
         let answer = fleet.instances[0].json(&uri).await;
-        assert_eq!((&answer["from"], &answer["to"]), (&from.into(), &to.into()));
+        assert_eq!([&answer["from"], &answer["to"]], [from, to]);
         let share = answer["complete"].as_f64().unwrap();
         assert!(complete.contains(&share), "{answer:#}");
         assert_eq!(column(&answer, "count"), [count; 2]);

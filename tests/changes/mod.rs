@@ -13,7 +13,6 @@ mod extremes;
 mod failures;
 mod figures;
 mod fleet;
-mod incidents;
 mod instances;
 mod marks;
 mod questions;

@@ -1,255 +1,144 @@
-//! The seven questions about each incident, asked in Rust. `tests/browser` shows the demo's incidents from memory.
+//! The seven questions about a bad deploy, and two of them about a bad instance, in Rust. `tests/browser` asks all
+//! about each incident of the demo.
+
+use std::time::Duration;
 
 use serde_json::Value;
-use tower_pulse::query::{ChangeRow, ChangesQuery, Reader, Verdict};
-use tower_pulse::{ChangeKind, Suspect};
+use tower_pulse::query::{ChangesQuery, Reader, Verdict};
+use tower_pulse::{Change, ChangeKind, Suspect};
 
 use crate::changes::figures::agree;
-use crate::changes::fleet::Backend;
-use crate::changes::incidents::{Incident, QUERY};
+use crate::changes::fleet::{Backend, Fleet};
+use crate::changes::traffic::{Request, Traffic};
+use crate::rig::seed::fixed_seed;
 
-/// An incident that has happened, and the reader of an instance.
-struct Asked<'a> {
-    incident: Incident,
-    began: i64,
-    query: &'a Reader,
-}
+/// The page that the new version makes slower.
+const PAGE: &str = "GET /products/{id}";
 
-async fn every_question_is_answered(incident: Incident, backend: Backend) {
-    let (fleet, began) = incident.happen(backend).await;
-    fleet.instances[3]
-        .time
-        .advance(std::time::Duration::from_secs(2));
-    let asked = Asked {
-        incident,
-        began,
-        query: fleet.instances[3].pulse.query(),
-    };
-    asked.what_has_changed().await;
-    asked.what_to_fix_first().await;
-    asked.since_when().await;
-    asked.my_code_or_which_part().await;
-    asked.which_requests().await;
-    asked.which_instance().await;
-    asked.did_the_deploy_do_it().await;
-    agree(asked.query, fleet.now).await;
-}
-
-impl Asked<'_> {
-    async fn json(&self, question: &str) -> Value {
-        let answer = self.query.json(&question.replace(' ', "%20")).await;
-        serde_json::from_str(&answer.unwrap()).unwrap()
-    }
-
-    async fn what_has_changed(&self) {
-        let changes = self.query.ask(&ChangesQuery::default()).await.unwrap();
-        let ongoing = changes.changes.iter().filter(|row| row.is_ongoing);
-        let ongoing: Vec<_> = ongoing.map(|row| &row.change).collect();
-        let about = format!("{:?}: {ongoing:#?}", self.incident);
-        let kind = match self.incident {
-            Incident::SlowQuery | Incident::BadDeploy => ChangeKind::Slower,
-            Incident::Errors => ChangeKind::Failing,
-            Incident::Surge => ChangeKind::Surging,
-            // All pages of the instance are slow, so changes may name any of them, or all pages of the fleet.
-            Incident::BadInstance => {
-                assert!(!ongoing.is_empty(), "{about}");
-                for change in ongoing {
-                    let is_suspect = |suspect: &Suspect| matches!(suspect, Suspect::Instance { instances, .. } if instances.iter().any(|name| **name == *"web-3"));
-                    let is_named = change.instance.as_deref() == Some("web-3")
-                        || change.suspects.iter().any(is_suspect);
-                    assert!(is_named, "{about}");
-                }
-                return;
-            }
-        };
-        let named = ongoing.iter().map(|change| (change.kind, &*change.context));
-        let expected = [(kind, self.incident.page())];
-        assert_eq!(named.collect::<Vec<_>>(), expected, "{about}");
-    }
-
-    async fn what_to_fix_first(&self) {
-        for name in ["15m", "1h", "6h"] {
-            let answer = self.json(&format!("fix_first?window={name}")).await;
-            let first = &answer["rows"][0];
-            let about = format!("{:?}, {name}: {first:#}", self.incident);
-            let page = match self.incident {
-                Incident::BadInstance => {
-                    let is_named = first["instance"] == "web-3" || first["reason"] == "slower";
-                    assert!(is_named, "{about}");
-                    continue;
-                }
-                incident => incident.page(),
-            };
-            assert_eq!(first["context"], page, "{about}");
-            let (reason, saves) = match self.incident {
-                Incident::Errors => ("failing", false),
-                Incident::Surge => ("surging", false),
-                _ => ("slower", true),
-            };
-            assert_eq!(first["reason"], reason, "{about}");
-            assert_eq!(first["saved_per_minute"].is_number(), saves, "{about}");
+/// A fleet of four instances after 45 minutes of usual traffic and a deploy to the first `deployed` instances. In the
+/// next eleven minutes, the requests of `is_slow` took four times as long. Also returns the time of the deploy.
+async fn slowed_fleet(
+    backend: Backend,
+    deployed: usize,
+    is_slow: impl Fn(&Request) -> bool,
+) -> (Fleet, i64) {
+    let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); 4]);
+    let mut traffic = Traffic::new(fixed_seed(), 4);
+    fleet.usual(&mut traffic, 45).await;
+    fleet.deploy_to_first(deployed, "1.1").await;
+    let began = fleet.now;
+    for _ in 0..11 {
+        let mut requests = traffic.minute();
+        for request in requests.iter_mut().filter(|request| is_slow(request)) {
+            request.duration *= 4;
         }
+        fleet.pass_and_judge(&requests).await;
     }
-
-    /// The most urgent ongoing change on the page, or on all pages.
-    async fn change(&self) -> ChangeRow {
-        let changes = self.query.ask(&ChangesQuery::default()).await.unwrap();
-        let ongoing = || changes.changes.iter().filter(|row| row.is_ongoing);
-        let of = |context: &str| ongoing().find(|row| *row.change.context == *context);
-        let change = of(self.incident.page()).or_else(|| of("<all>"));
-        let id = change.expect("something has changed").change.id.clone();
-        let mut rows = changes.value.changes.into_iter();
-        rows.find(|row| row.change.id == id).unwrap()
-    }
-
-    async fn since_when(&self) {
-        let row = self.change().await;
-        let off = row.change.since.abs_diff(self.began);
-        assert!(off <= 120, "{:?}: {off} s off: {row:#?}", self.incident);
-    }
-
-    async fn my_code_or_which_part(&self) {
-        let change = self.change().await.change;
-        let about = format!("{:?}: {change:#?}", self.incident);
-        let timer = change.suspects.iter().find_map(|suspect| match suspect {
-            Suspect::Timer { timer, share, .. } => Some((&**timer, *share > 0.8)),
-            _ => None,
-        });
-        let instances = change.suspects.iter().find_map(|suspect| match suspect {
-            Suspect::Instance { instances, .. } => Some(instances.join(",")),
-            _ => None,
-        });
-        let instances = change
-            .instance
-            .as_deref()
-            .map_or(instances, |name| Some(name.to_owned()));
-        let (is_query, are_instances) = match self.incident {
-            Incident::SlowQuery => (Some((QUERY, true)), None),
-            Incident::BadInstance => (timer, Some("web-3")),
-            Incident::BadDeploy => (None, Some("web-1,web-2")),
-            Incident::Surge => (timer, None),
-            Incident::Errors => (None, None),
-        };
-        assert_eq!(
-            (timer, instances.as_deref()),
-            (is_query, are_instances),
-            "{about}"
-        );
-        let says = change.explanation();
-        let cause = match self.incident {
-            Incident::SlowQuery => "Suspect: db:find_order, ",
-            Incident::BadDeploy => {
-                "times web-3 and web-4 in the same minutes; version 1.1, as the change began, "
-            }
-            Incident::Errors => "Suspect: 500 rose from ",
-            Incident::Surge => {
-                "Its requests: alike on all 4 instances; outcomes as before; latency as before."
-            }
-            Incident::BadInstance => "web-3: ",
-        };
-        assert!(says.contains(cause), "{says}");
-        // The slow query blocks its worker, so computing is a suspect.
-        let computes = |suspect: &Suspect| matches!(suspect, Suspect::Computing { .. });
-        let is_blocked = change.suspects.iter().any(computes);
-        assert_eq!(is_blocked, self.incident == Incident::SlowQuery, "{about}");
-    }
-
-    async fn worst_requests(&self, window: &str) -> Value {
-        let page = self.incident.page();
-        let answer = self.json(&format!("path?{window}&context={page}")).await;
-        answer["window"]["worst_requests"].clone()
-    }
-
-    async fn which_requests(&self) {
-        let answer = self.worst_requests("window=6h").await;
-        let about = format!("{:?}: {answer:#}", self.incident);
-        let fails = self.incident == Incident::Errors;
-        assert_eq!(answer["failing"], fails, "{about}");
-        let requests = answer["requests"].as_array().unwrap();
-        assert_eq!(requests.len(), 5, "{about}");
-        assert!(
-            !fails || requests.iter().all(|request| request["error"] == true),
-            "{about}"
-        );
-        // Requests since the start of the change come first.
-        let since = self.change().await.change.since;
-        let is_since = |request: &&Value| request["ended"].as_f64().unwrap() >= since as f64;
-        let newer = requests.iter().take_while(is_since).count();
-        // The requests of a surge are not slower, so the slowest of the hour may all be older.
-        assert!(newer > 0 || self.incident == Incident::Surge, "{about}");
-        let is_later = requests[newer..].iter().any(|request| is_since(&request));
-        assert!(!is_later, "{about}");
-        let (from, to) = (self.began - 7_200, self.began - 3_600);
-        let before = self.worst_requests(&format!("from={from}&to={to}")).await;
-        assert_eq!(
-            before["in_window"], false,
-            "nothing was recorded then: {before:#}"
-        );
-    }
-
-    async fn which_instance(&self) {
-        let since = self.change().await.change.since;
-        let (page, to) = (self.incident.page(), since + 3_600);
-        let answer = self
-            .json(&format!("instances?from={since}&to={to}&context={page}"))
-            .await;
-        let about = format!("{:?}: {answer:#}", self.incident);
-        let rows = answer["instances"].as_array().unwrap();
-        let odd = || rows.iter().filter(|row| row["stands_out"] == true);
-        let name = odd().next().map(|row| row["instance"].as_str().unwrap());
-        match self.incident {
-            Incident::BadInstance => assert_eq!(name, Some("web-3"), "{about}"),
-            Incident::BadDeploy => {
-                assert!(matches!(name, Some("web-1" | "web-2")), "{about}");
-                let versions: Vec<_> = odd().map(|row| &row["version"]).collect();
-                assert_eq!(versions, ["1.1"; 2], "{about}");
-            }
-            _ => assert_eq!(name, None, "{about}"),
-        }
-    }
-
-    async fn did_the_deploy_do_it(&self) {
-        let verdict = self.change().await.deploy;
-        let about = format!("{:?}: {verdict:#?}", self.incident);
-        let version = verdict
-            .mark
-            .as_ref()
-            .and_then(|mark| mark.version.as_deref());
-        if self.incident == Incident::BadDeploy {
-            assert_eq!(verdict.verdict, Verdict::Suspected, "{about}");
-            assert_eq!(version, Some("1.1"), "{about}");
-            let ratio = verdict.side_by_side.expect("both versions ran");
-            assert!((2.5..=5.5).contains(&ratio), "{about}");
-        } else {
-            assert_eq!(verdict.verdict, Verdict::NotTheDeploy, "{about}");
-            assert_eq!(version, Some("1.0"), "{about}");
-            assert!(verdict.seconds_before >= Some(40 * 60), "{about}");
-        }
-    }
+    fleet.instances[3].time.advance(Duration::from_secs(2));
+    (fleet, began)
 }
 
-#[tokio::test]
-async fn a_slow_query_is_explained() {
-    every_question_is_answered(Incident::SlowQuery, Backend::memory()).await;
+async fn json(query: &Reader, question: String) -> Value {
+    let answer = query.json(&question.replace(' ', "%20")).await;
+    serde_json::from_str(&answer.unwrap()).unwrap()
 }
 
-#[tokio::test]
-async fn a_bad_instance_is_explained() {
-    every_question_is_answered(Incident::BadInstance, Backend::memory()).await;
+/// The instance that a change is about, or its suspected instances.
+fn instances_of(change: &Change) -> String {
+    let suspected = change.suspects.iter().find_map(|suspect| match suspect {
+        Suspect::Instance { instances, .. } => Some(instances.join(",")),
+        _ => None,
+    });
+    let own = change.instance.as_ref().map(ToString::to_string);
+    own.or(suspected).unwrap_or_default()
 }
 
-#[tokio::test]
-async fn errors_are_explained() {
-    every_question_is_answered(Incident::Errors, Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_surge_is_explained() {
-    every_question_is_answered(Incident::Surge, Backend::memory()).await;
-}
-
-/// On Redis, because the answers about this incident need most of the stored data.
 #[tokio::test]
 async fn a_bad_deploy_is_explained() {
-    every_question_is_answered(Incident::BadDeploy, Backend::redis().await).await;
+    let is_slow = |request: &Request| request.instance < 2 && *request.context == *PAGE;
+    let (fleet, began) = slowed_fleet(Backend::redis().await, 2, is_slow).await;
+    let query = fleet.instances[3].pulse.query();
+
+    // What has changed, and since when?
+    let changes = query.ask(&ChangesQuery::default()).await.unwrap();
+    let ongoing = changes.changes.iter().filter(|row| row.is_ongoing);
+    let ongoing: Vec<_> = ongoing.collect();
+    let [row] = ongoing[..] else {
+        panic!("{ongoing:#?}");
+    };
+    let change = &row.change;
+    let about = (change.kind, &*change.context);
+    assert_eq!(about, (ChangeKind::Slower, PAGE), "{row:#?}");
+    let off = change.since.abs_diff(began);
+    assert!(off <= 120, "{off} s off: {row:#?}");
+
+    // What do I fix first?
+    for window in ["15m", "1h", "6h"] {
+        let answer = json(query, format!("fix_first?window={window}")).await;
+        let first = &answer["rows"][0];
+        let named = [&first["context"], &first["reason"]];
+        assert_eq!(named, [PAGE, "slower"], "{window}: {first:#}");
+        assert!(first["saved_per_minute"].is_number(), "{window}: {first:#}");
+    }
+
+    // Is it my code or a timer?
+    let is_part = |one: &Suspect| matches!(one, Suspect::Timer { .. } | Suspect::Computing { .. });
+    assert!(!change.suspects.iter().any(is_part), "{change:#?}");
+    assert_eq!(instances_of(change), "web-1,web-2", "{change:#?}");
+    let says = change.explanation();
+    let cause = "times web-3 and web-4 in the same minutes; version 1.1, as the change began, ";
+    assert!(says.contains(cause), "{says}");
+
+    // Which requests?
+    let worst = async |window: String| {
+        let mut answer = json(query, format!("path?{window}&context={PAGE}")).await;
+        answer["window"]["worst_requests"].take()
+    };
+    let answer = worst("window=6h".to_owned()).await;
+    assert_eq!(answer["failing"], false, "{answer:#}");
+    let requests = answer["requests"].as_array().unwrap();
+    assert_eq!(requests.len(), 5, "{answer:#}");
+    // Requests that ended after the start of the change come first.
+    let is_before = |request: &Value| request["ended"].as_f64().unwrap() < change.since as f64;
+    let is_sorted = requests.is_sorted_by_key(is_before);
+    assert!(is_sorted && !is_before(&requests[0]), "{answer:#}");
+    let (from, to) = (began - 7_200, began - 3_600);
+    let before = worst(format!("from={from}&to={to}")).await;
+    let nothing = "nothing was recorded then";
+    assert_eq!(before["in_window"], false, "{nothing}: {before:#}");
+
+    // Which instance?
+    let (since, to) = (change.since, change.since + 3_600);
+    let question = format!("instances?from={since}&to={to}&context={PAGE}");
+    let answer = json(query, question).await;
+    let rows = answer["instances"].as_array().unwrap().iter();
+    let odd = rows.filter(|row| row["stands_out"] == true);
+    let versions: Vec<_> = odd.map(|row| &row["version"]).collect();
+    assert_eq!(versions, ["1.1"; 2], "{answer:#}");
+
+    // Did the deploy do it?
+    let deploy = &row.deploy;
+    assert_eq!(deploy.verdict, Verdict::Suspected, "{deploy:#?}");
+    let mark = deploy.mark.as_ref().expect("the version has a mark");
+    assert_eq!(mark.version.as_deref(), Some("1.1"), "{deploy:#?}");
+    let ratio = deploy.side_by_side.expect("both versions ran");
+    assert!((2.5..=5.5).contains(&ratio), "{deploy:#?}");
+    agree(query, fleet.now).await;
+}
+
+/// All pages of web-3 are slow, so a change may name any page, or `<all>`.
+#[tokio::test]
+async fn a_bad_instance_is_explained() {
+    let is_slow = |request: &Request| request.instance == 2;
+    let (fleet, _) = slowed_fleet(Backend::memory(), 0, is_slow).await;
+    let query = fleet.instances[3].pulse.query();
+    let changes = query.ask(&ChangesQuery::default()).await.unwrap();
+    let ongoing = changes.changes.iter().filter(|row| row.is_ongoing);
+    let ongoing: Vec<_> = ongoing.collect();
+    assert!(!ongoing.is_empty(), "{:#?}", changes.changes);
+    for row in ongoing {
+        assert!(instances_of(&row.change).contains("web-3"), "{row:#?}");
+        assert_eq!(row.deploy.verdict, Verdict::NotTheDeploy, "{row:#?}");
+    }
+    agree(query, fleet.now).await;
 }

@@ -47,7 +47,7 @@ async fn a_minute_is_judged_fifteen_seconds_after_its_end() {
 
 /// The folder has ended, so the other instance folds, judges, and rolls up.
 #[tokio::test]
-async fn the_last_instance_judges_and_rolls_up_a_fleet_without_traffic() {
+async fn the_last_instance_judges_and_rolls_up_without_traffic() {
     let mut fleet = Fleet::new(Backend::redis().await, 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
     for _ in 0..3 {
@@ -76,7 +76,7 @@ async fn the_last_instance_judges_and_rolls_up_a_fleet_without_traffic() {
         let passed = clock.now_seconds() - start;
         assert!(passed < 20 * MINUTE, "no instance has judged");
         if is_held && passed > 2 * MINUTE {
-            // Frees the lease without a notification of the remaining instance.
+            // Frees the lease, but does not notify the remaining instance.
             keys.free_lease(&mut conn).await;
             is_held = false;
         }

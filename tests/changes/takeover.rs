@@ -28,10 +28,9 @@ fn minute(traffic: &mut Traffic, start: i64) -> Vec<Request> {
     requests
 }
 
-/// Passes the same minutes in a fleet on this store and in a fleet in memory. `judge` judges each minute of the fleet on
-/// this store, and may disturb that fleet. Checks that both fleets answer with the same changes and `watched` pages
-/// after each minute.
-async fn verdicts_stay(
+/// Passes the same minutes in a fleet on `backend` and in its twin in memory. `judge` judges each minute of the fleet,
+/// and may disturb the fleet. Checks after each minute that both answer with the same changes and `watched` pages.
+async fn check_verdicts(
     backend: Backend,
     instances: usize,
     seed: u64,
@@ -68,10 +67,10 @@ async fn verdicts_stay(
 #[tokio::test]
 async fn a_killed_folder_and_a_restart_of_all_change_no_verdict() {
     let mut judge = 0;
-    verdicts_stay(Backend::redis().await, 2, seed(), async |fleet, minute| {
+    check_verdicts(Backend::redis().await, 2, seed(), async |fleet, minute| {
         assert_eq!(fleet.judge_by(judge).await, 1);
         match minute {
-            // At these minutes, none, one, two and none of the changes are ongoing.
+            // At these minutes, 0, 1, 2 and 0 changes are ongoing.
             30 | 51 | 55 | 63 => {
                 fleet.restart(judge).await;
                 judge = 1 - judge;
@@ -86,8 +85,8 @@ async fn a_killed_folder_and_a_restart_of_all_change_no_verdict() {
     .await;
 }
 
-/// Polls a future at most `times` times, each time when it is woken, and then drops it. Returns whether it has ended.
-async fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> bool {
+/// Polls a future up to `times` times, and drops it. Returns whether the future has ended.
+async fn poll_up_to<T>(future: impl Future<Output = T>, times: usize) -> bool {
     let (mut future, mut polls) = (pin!(future), 0);
     poll_fn(|context| {
         if polls == times {
@@ -104,13 +103,13 @@ async fn a_judgement_that_is_dropped_changes_no_verdict(backend: Backend) {
     let (mut rng, mut dropped) = (Rng::with_seed(seed), 0);
     let is_in_memory = matches!(backend, Backend::Memory(..));
     let few = if is_in_memory { 1 } else { 15 };
-    verdicts_stay(backend, 1, seed, async |fleet, minute| {
+    check_verdicts(backend, 1, seed, async |fleet, minute| {
         let pulse = &fleet.instances[0].pulse;
-        // A judgement waits for the detector's thread and for each answer of Redis. After a dropped judgement, the
-        // next one also waits for each minute of the past.
+        // A judgement waits for the detector's thread and for each answer of Redis. The judgement after a dropped one
+        // also reads all past minutes.
         let most = if minute % 4 == 0 { 20 * few } else { few };
         for _ in 0..3 {
-            let has_ended = poll_times(pulse.simulation().judge(), rng.usize(1..=most)).await;
+            let has_ended = poll_up_to(pulse.simulation().judge(), rng.usize(1..=most)).await;
             dropped += usize::from(!has_ended);
         }
         assert!(fleet.judge().await <= 1);

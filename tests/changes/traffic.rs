@@ -1,18 +1,16 @@
-//! Random requests of a service from a seed, with heavy-tailed times, on pages whose speed varies from minute to
-//! minute.
+//! Random requests from a seed. Durations are heavy-tailed, and the speed of each page varies from minute to minute.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// A page, its requests per minute, the median of their times in milliseconds, and the spread of the times.
+/// A page, its requests per minute, the median of their durations in milliseconds, and the spread of the durations.
 type Page = (&'static str, f64, f64, f64);
 
 /// The page that most tests make slower.
 pub const SEARCH: &str = "GET /search";
 
-/// The pages of the service.
 pub const PAGES: [Page; 10] = [
     ("GET /", 90.0, 12.0, 0.5),
     (SEARCH, 60.0, 80.0, 0.7),
@@ -26,17 +24,16 @@ pub const PAGES: [Page; 10] = [
     ("POST /login", 30.0, 150.0, 0.3),
 ];
 
-/// A request that has ended.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The number of the instance that has served it.
+    /// The number of the instance that has served the request.
     pub instance: usize,
     pub context: Arc<str>,
     pub duration: Duration,
     pub status: u16,
 }
 
-/// Successful requests of an instance to a page, each of which took this number of milliseconds.
+/// Successful requests to an instance, of `millis` milliseconds each.
 pub fn requests(instance: usize, context: &str, count: usize, millis: u64) -> Vec<Request> {
     let request = Request {
         instance,
@@ -56,7 +53,6 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// The traffic of [`PAGES`] on some instances.
     pub fn new(seed: u64, instances: usize) -> Self {
         let pages = PAGES.iter().map(|page| (page.0.into(), *page, 0.0));
         Self {
@@ -71,20 +67,20 @@ impl Traffic {
         self.minute_with(|_| 1.0)
     }
 
-    /// The requests of one more minute. `times` multiplies the rate of a page. Each request is drawn separately: copies
-    /// of one request would fail or be slow together, like requests with a defect.
-    pub fn minute_with(&mut self, times: impl Fn(&str) -> f64) -> Vec<Request> {
+    /// The requests of one more minute. `factor` multiplies the rate of a page. Each request is drawn separately,
+    /// because copies of one request would all fail or all be slow.
+    pub fn minute_with(&mut self, factor: impl Fn(&str) -> f64) -> Vec<Request> {
         let mut requests = Vec::with_capacity(600);
         let rng = &mut self.rng;
         for (context, (_, rate, median, spread), wobble) in &mut self.pages {
-            let rate = *rate * times(context);
+            let rate = *rate * factor(context);
             *wobble = 0.6 * *wobble + 0.02 * normal(rng);
             let mut waited = exponential(rng);
             while waited < rate {
                 waited += exponential(rng);
                 let mut millis = *median * (*wobble + *spread * normal(rng)).exp();
                 if rng.u8(..) < 5 {
-                    // A heavy tail, with infinite variance up to the bound.
+                    // A heavy tail, which would have infinite variance without the bound.
                     millis *= (1.0 - rng.f64()).powf(-1.0 / 1.5).min(30.0);
                 }
                 requests.push(Request {
@@ -108,14 +104,12 @@ fn exponential(rng: &mut Rng) -> f64 {
     -(1.0 - rng.f64()).ln()
 }
 
-/// Makes a page slower by a factor.
 pub fn slow_down(requests: &mut [Request], context: &str, factor: f64) {
     for request in requests.iter_mut().filter(|r| *r.context == *context) {
         request.duration = request.duration.mul_f64(factor);
     }
 }
 
-/// Lets all requests of a page fail.
 pub fn fail(requests: &mut [Request], context: &str) {
     for request in requests.iter_mut().filter(|r| *r.context == *context) {
         request.status = 500;

@@ -1,4 +1,4 @@
-//! A load that returns in the same hour of each week is no change once three weeks have shown it.
+//! A load that returns in the same hour of each week is no change after three weeks.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use crate::rig::seed::fixed_seed;
 const PRODUCT: &str = "GET /products/{id}";
 const WEEK: i64 = 7 * 86_400;
 
-/// Passes a quiet hour, an hour in which one page has `traffic` times the requests and another takes `time` times as
-/// long, and half an hour more. Returns all changes that were ongoing at any time.
+/// Passes 150 minutes. In the second hour, one page has `traffic` times the requests, and another takes `time` times as
+/// long. Returns all changes that were ongoing at any time.
 async fn pass_week(
     fleet: &mut Fleet,
     usual: &mut Traffic,

@@ -19,12 +19,12 @@ fn the_guide_has_the_code_that_is_tested() {
     let code = code.replace("pub(crate) ", "");
     assert!(guide.contains(&code), "the guide lacks {code}");
     let caller = include_str!("../../examples/webhook/main.rs");
-    let call = "tracing::error!(%error, \"the webhook does not answer\")";
+    let call = "tracing::error!(%error, \"posting to the webhook failed\")";
     assert!(guide.contains(call) && caller.contains(call));
 }
 
 #[tokio::test]
-async fn a_page_that_becomes_slower_is_posted_to_a_server() {
+async fn a_change_is_posted_to_a_server() {
     let posted: Arc<Mutex<Vec<Value>>> = Arc::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -55,7 +55,7 @@ async fn a_page_that_becomes_slower_is_posted_to_a_server() {
     let text = body["text"].as_str().unwrap();
     assert!(text.starts_with(&format!("{SEARCH} takes ")), "{text}");
     assert!(fleet.now > slow_at, "{body}");
-    // The log, the function and the API name the cause in the same words.
+    // The webhook and the API name the cause in the same words.
     let listed = fleet.instances[0].json("api/changes").await["changes"][0].take();
     let explanation = listed["explanation"].as_str().unwrap();
     assert!(

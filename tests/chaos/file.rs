@@ -16,11 +16,10 @@ use crate::rig::demo::{self, Demo};
 use crate::rig::process::TempDir;
 use crate::table::Size;
 
-/// The requests of this time before a kill may be missing: a flush interval with its jitter, a flush and a commit, on a
-/// busy machine.
+/// Requests that ended within this time before a kill may be missing. The time covers a flush interval, its jitter, a
+/// flush and a commit, on a busy machine.
 const ALLOWED: Duration = Duration::from_millis(1_300);
 
-/// Starts the demo on a file.
 async fn start(path: &Path) -> Demo {
     let path = path.to_str().unwrap();
     let env = [("PULSE_FILE", path), ("DEMO_TRAFFIC", "off")];
@@ -54,7 +53,7 @@ pub async fn sigkill(size: Size) -> Report {
         demo.kill_9();
         let answered = clients.answers().await;
         let found = stored(&path).await - report.stored;
-        longest = longest.max(report.killed(killed, &answered, found, ALLOWED));
+        longest = longest.max(report.add_killed(killed, &answered, found, ALLOWED));
     }
     let files = std::fs::read_dir(dir.path()).unwrap().count();
     let line = format!("{files} files: the file was damaged and set aside");
@@ -82,26 +81,21 @@ pub async fn deploys(size: Size) -> Report {
     let mut clients = Clients::start(&old);
     let mut answered = 0;
     for round in 0..=rounds {
-        let new = match round < rounds {
+        let next = match round < rounds {
             true => Some(start(&path).await),
             false => None,
         };
-        let new_clients = new.as_ref().map(Clients::start);
+        let next = next.map(|demo| (Clients::start(&demo), demo));
         pause(rng.u64(500..3_000)).await;
-        old.signal("TERM");
-        let exit = old.wait_exit(Duration::from_secs(10)).await;
-        let is_clean = exit.is_some_and(|exit| exit.success());
-        let line = format!("round {round}: no clean exit\n{}", old.stderr());
-        report.fault_if(!is_clean, line);
+        let (name, within) = (format!("round {round}"), Duration::from_secs(10));
+        report.terminate(&name, &old, within).await;
         answered += clients.answers().await.len() as i64;
-        let (Some(new), Some(new_clients)) = (new, new_clients) else {
-            break;
-        };
-        (old, clients) = (new, new_clients);
+        let Some(next) = next else { break };
+        (clients, old) = next;
         // The new process tries to open the file each second, and must have opened it before the next deploy.
         pause(2_000).await;
     }
     let connections = CONNECTIONS as i64 * (rounds as i64 + 1);
-    report.ended(answered, stored(&path).await, connections);
+    report.add_ended(answered, stored(&path).await, connections);
     report
 }

@@ -32,7 +32,7 @@ struct Row {
     report: Report,
 }
 
-/// All scenarios of one run.
+/// One run, and the rows of its scenarios.
 pub struct Run {
     scale: f64,
     chosen: Vec<String>,
@@ -51,7 +51,7 @@ impl Run {
         }
     }
 
-    /// Runs a scenario, unless other scenarios were selected.
+    /// Runs a scenario, unless only others are selected.
     pub async fn scenario(
         &mut self,
         name: &'static str,
@@ -92,24 +92,12 @@ impl Run {
             "| Scenario | What was done | Expected | Found | Difference | Verdict | Seed | Seconds |"
         );
         println!("|---|---|---|---|---|---|---|---|");
-        for Row {
-            scenario,
-            seed,
-            seconds,
-            report,
-        } in &self.rows
-        {
-            let (expected, stored) = (report.expected, report.stored);
-            let done = [&*report.done].into_iter();
-            let done: Vec<_> = done
-                .chain(report.notes.iter().map(String::as_str))
-                .collect();
+        for row in &self.rows {
+            let (scenario, seed, report) = (row.scenario, row.seed, &row.report);
+            let (expected, stored, seconds) = (report.expected, report.stored, row.seconds);
+            let done = [&[report.done.clone()][..], &report.notes].concat();
             let done = done.join("; ");
-            let verdict = if report.faults.is_empty() {
-                "ok"
-            } else {
-                "FAILED"
-            };
+            let verdict = ["FAILED", "ok"][usize::from(report.faults.is_empty())];
             let difference = stored - expected;
             println!(
                 "| {scenario} | {done} | {expected} | {stored} | {difference} | {verdict} | {seed} | {seconds:.0} |"

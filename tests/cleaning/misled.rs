@@ -1,29 +1,25 @@
-//! Conditions that must not mislead a cleaner: a clock that is ahead, members that are not names, a lease that never
-//! expires, a missing key.
+//! A cleaner is not misled by a clock that is ahead, members that are no names, a lease that never expires, or a
+//! missing key.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
 
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
+use tower_pulse::Clock;
 use tower_pulse_core::store::{Pass, Upkeep};
-use tower_pulse_redis::{RedisOptions, RedisStore};
+use tower_pulse_redis::RedisStore;
 
 use crate::cleaning::raw_redis::{LEASE, PREFIX, known_members, slices, write};
 use crate::rig::server::{RedisServer, issue};
-use crate::stores::fixture::{Fixture, NOW, pass_of};
+use crate::stores::fixture::{Fixture, NOW, pass_of, redis_store};
 
 const DAY: i64 = 86_400;
 
 fn now() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.unwrap().as_secs() as i64
+    Clock::system().now_seconds()
 }
 
 fn store(server: &RedisServer) -> RedisStore {
-    let options = RedisOptions::new(&server.url()).unwrap();
-    let options = options.prefix(PREFIX);
-    RedisStore::open(options.response_timeout(Duration::from_secs(5))).unwrap()
+    redis_store(&server.url(), PREFIX)
 }
 
 fn pass(now: i64) -> Pass {
@@ -122,14 +118,12 @@ async fn a_lease_that_never_expires_is_replaced() {
     let store = store(&server);
     for (at, command) in ["SET", "LPUSH"].into_iter().enumerate() {
         let () = issue(conn, "DEL", LEASE).await;
-        let mut hold = cmd(command);
-        hold.arg(LEASE).arg("stale").exec_async(conn).await.unwrap();
+        let _: redis::Value = issue(conn, command, (LEASE, "stale")).await;
         let pass = pass(now() - 100 + 50 * at as i64);
         assert!(store.clean(&pass).await.unwrap().is_some(), "{command}");
     }
 }
 
-/// A name of 30 MiB, in any of the keys that a pass reads, does not stop the pass.
 #[tokio::test]
 async fn a_name_that_is_too_large_stops_no_pass() {
     for key in [

@@ -5,18 +5,17 @@ use std::collections::BTreeMap;
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
 
-pub use crate::rig::server::issue as ask;
+use crate::rig::server::issue;
 
 pub const PREFIX: &str = "pulse:";
 pub const KNOWN: &str = "pulse:known:";
 pub const LEASE: &str = "pulse:pulse:lease:clean";
 
-/// The key of a counter.
 pub fn key(precision: u32, name: &str) -> String {
     format!("{PREFIX}count:{precision}:{name}")
 }
 
-/// Writes a counter as another program would: its slices, if any, and its entry in `known:`.
+/// Writes a counter as another program would: its slices, if any, and its member of `known:`.
 pub async fn write(
     conn: &mut MultiplexedConnection,
     precision: u32,
@@ -36,21 +35,18 @@ pub async fn write(
     pipeline.exec_async(conn).await.unwrap();
 }
 
-/// The slices of a counter.
 pub async fn slices(
     conn: &mut MultiplexedConnection,
     precision: u32,
     name: &str,
 ) -> BTreeMap<i64, i64> {
-    ask(conn, "HGETALL", &[key(precision, name)]).await
+    issue(conn, "HGETALL", &[key(precision, name)]).await
 }
 
-/// The members of `known:`.
 pub async fn known_members(conn: &mut MultiplexedConnection) -> Vec<Vec<u8>> {
-    ask(conn, "ZRANGE", (KNOWN, 0, -1)).await
+    issue(conn, "ZRANGE", (KNOWN, 0, -1)).await
 }
 
-/// Keys that match a pattern.
 pub async fn keys(conn: &mut MultiplexedConnection, pattern: &str) -> Vec<Vec<u8>> {
-    ask(conn, "KEYS", pattern).await
+    issue(conn, "KEYS", pattern).await
 }

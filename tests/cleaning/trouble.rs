@@ -8,14 +8,13 @@ use tower_pulse::Pulse;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::cleaning::raw_redis::{KNOWN, LEASE, PREFIX, ask, key, known_members, slices, write};
+use crate::cleaning::raw_redis::{KNOWN, LEASE, PREFIX, key, known_members, slices, write};
 use crate::rig::proxy::Proxy;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::{PATIENCE, until};
 use crate::stores::fixture::{THIS_HOUR, pass_of};
 
-/// The number of counters without live slices. A pass needs dozens of answers for them, each of which takes
-/// [`LATENCY`].
+/// The number of counters without live slices. For them, a pass needs dozens of answers, which take [`LATENCY`] each.
 const DEAD: usize = 3_000;
 
 /// Writes counters with slices from long ago.
@@ -37,7 +36,7 @@ async fn server(is_durable: bool) -> (RedisServer, Proxy, BTreeMap<i64, i64>) {
     };
     let conn = &mut server.connection().await;
     let fill = (FILL, 1, KNOWN, key(1, "dead-"), DEAD);
-    let () = ask(conn, "EVAL", fill).await;
+    let () = issue(conn, "EVAL", fill).await;
     let future = 40_000_000_000;
     let live = (0..10).map(|i| (future + i, i)).collect();
     write(conn, 1, "live", &live).await;
@@ -54,14 +53,12 @@ fn store(url: &str) -> RedisStore {
 /// An instance that cleans every second.
 fn instance(url: &str) -> Pulse {
     let builder = Pulse::builder().store(Arc::new(store(url)));
-    builder
-        .clean_interval(Duration::from_secs(1))
-        .build()
-        .unwrap()
+    let builder = builder.clean_interval(Duration::from_secs(1));
+    builder.build().unwrap()
 }
 
 async fn lease(server: &RedisServer) -> Option<String> {
-    ask(&mut server.connection().await, "GET", LEASE).await
+    issue(&mut server.connection().await, "GET", LEASE).await
 }
 
 /// Waits until a pass has removed some counters, but not all.
@@ -98,13 +95,13 @@ async fn a_lease_that_is_lost_ends_the_pass() {
     assert_eq!(lease(&server).await.unwrap(), "a");
     // The lease expires during the pass, and another instance acquires it.
     let conn = &mut server.connection().await;
-    let _: () = ask(conn, "SET", (LEASE, "other", "EX", 15)).await;
+    let _: () = issue(conn, "SET", (LEASE, "other", "EX", 15)).await;
     let before = known_members(conn).await.len();
     assert_eq!(a.await.unwrap().unwrap(), None);
     let after = known_members(conn).await.len();
     assert!(before - after <= 100 && after > 1, "{before}, {after}");
     assert_eq!(lease(&server).await.unwrap(), "other");
-    let _: i64 = ask(conn, "DEL", LEASE).await;
+    let _: i64 = issue(conn, "DEL", LEASE).await;
     let b = store(&server.url());
     let cleaned = b.clean(&pass("b")).await.unwrap().unwrap();
     assert_eq!(cleaned.counters as usize, after - 1);
@@ -123,13 +120,13 @@ async fn the_lease_of_a_dead_instance_stays_until_it_expires() {
     until_mid_pass(&server).await;
     dying.abort();
     let conn = &mut server.connection().await;
-    let left: i64 = ask(conn, "PTTL", LEASE).await;
+    let left: i64 = issue(conn, "PTTL", LEASE).await;
     assert!((1..=75_000).contains(&left), "{left}");
     let other = store(&server.url());
     let dead = std::mem::replace(&mut pass.instance, "b".into());
     assert_eq!(other.clean(&pass).await.unwrap(), None);
     assert_eq!(lease(&server).await.unwrap(), dead);
-    let _: i64 = ask(conn, "PEXPIRE", (LEASE, 1)).await;
+    let _: i64 = issue(conn, "PEXPIRE", (LEASE, 1)).await;
     until("the lease is free", async || lease(&server).await.is_none()).await;
     assert!(other.clean(&pass).await.unwrap().is_some());
     assert_clean(&server, &live).await;
@@ -149,28 +146,24 @@ async fn a_server_that_dies_is_cleaned_after_its_restart() {
     proxy.heal();
     server.restart().await;
     assert_clean(&server, &live).await;
-    until("a pass is done", async || {
-        pulse.health().cleaning.passes > 0
-    })
-    .await;
+    let is_done = async || pulse.health().cleaning.passes > 0;
+    until("a pass is done", is_done).await;
     pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_does_not_wait_for_the_end_of_a_pass() {
-    for frozen in [false, true] {
+    for is_frozen in [false, true] {
         let (server, proxy, _) = server(false).await;
         let pulse = instance(&proxy.url());
-        until("a pass is under way", async || {
-            lease(&server).await.is_some()
-        })
-        .await;
-        if frozen {
+        let has_begun = async || lease(&server).await.is_some();
+        until("a pass is under way", has_begun).await;
+        if is_frozen {
             server.freeze();
         }
         let shutdown = tokio::time::timeout(PATIENCE, pulse.shutdown()).await;
         assert!(shutdown.is_ok(), "the shutdown does not end");
-        if frozen {
+        if is_frozen {
             server.thaw();
         }
         let left = known_members(&mut server.connection().await).await;

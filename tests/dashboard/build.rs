@@ -1,4 +1,4 @@
-//! A dashboard refuses the same settings as an instance, with the same errors.
+//! The settings of a dashboard.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::rig::asking;
 
 type Configure<B> = fn(B) -> B;
 
-/// The name of each field, with a function that sets the field of an instance's builder, and one of a dashboard's.
+/// The name of each field, and two functions that set it: for an instance, and for a dashboard.
 macro_rules! both {
     ($($field:ident($($value:expr),+)),+ $(,)?) => {
         [$((

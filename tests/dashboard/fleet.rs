@@ -20,7 +20,7 @@ pub const MINUTE: i64 = 60;
 pub struct Fleet {
     pub server: RedisServer,
     pub clock: Clock,
-    pub hand: ManualClock,
+    pub manual_clock: ManualClock,
 }
 
 /// The status and the text of an answer. A `POST` makes a mark.
@@ -38,11 +38,11 @@ pub async fn json(app: &Router, path: &str) -> Value {
 
 impl Fleet {
     pub async fn new() -> Self {
-        let (clock, hand) = Clock::manual(START);
+        let (clock, manual_clock) = Clock::manual(START);
         Self {
             server: RedisServer::start().await,
             clock,
-            hand,
+            manual_clock,
         }
     }
 
@@ -60,7 +60,6 @@ impl Fleet {
         self.builder_at(self.server.url())
     }
 
-    /// A builder with the URL of another user.
     pub fn builder_at(&self, url: String) -> DashboardBuilder {
         Dashboard::builder()
             .redis(url)
@@ -69,7 +68,6 @@ impl Fleet {
             .clock(self.clock.clone())
     }
 
-    /// The router of a dashboard.
     pub fn dashboard(&self) -> Router {
         let dashboard = self.builder().build().unwrap();
         dashboard.mount("/pulse", Access::open())
@@ -86,12 +84,12 @@ impl Fleet {
         }
     }
 
-    /// Advances the clock, so that no answer is reused.
-    pub fn look_again(&self) {
-        self.hand.advance(Duration::from_secs(2));
+    /// Advances the clock until no answer is reused.
+    pub fn expire_answers(&self) {
+        self.manual_clock.advance(Duration::from_secs(2));
     }
 
-    /// All keys with their dumped values, without the lease of the folder, which expires by itself.
+    /// All keys with their dumped values, except leases, which expire by themselves.
     pub async fn values(&self) -> BTreeMap<String, Vec<u8>> {
         let mut connection = self.server.connection().await;
         let keys: Vec<String> = self.server.run("KEYS *").await;

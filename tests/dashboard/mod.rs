@@ -1,4 +1,4 @@
-//! The dashboard as a process of its own, which shows the figures of a service's instances, and writes nothing.
+//! Dashboards that record nothing: they show the figures of a service's instances, and never write.
 
 mod build;
 mod example;

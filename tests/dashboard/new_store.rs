@@ -1,9 +1,9 @@
 //! A dashboard before the first instance, and dashboards whose store is away or has a key of another program.
 
 use std::time::Duration;
-use tower_pulse::Condition;
 
 use http::StatusCode;
+use tower_pulse::Condition;
 
 use crate::dashboard::fleet::{Fleet, START, json, send};
 
@@ -27,16 +27,14 @@ async fn a_dashboard_waits_for_the_first_instance() {
         "api/rows",
     ] {
         let (status, body) = send(&dashboard, "GET", path).await;
-        // A dashboard has no row caches and rankings of its own, but still answers questions about them.
+        // Without row caches or rankings of its own, a dashboard still answers questions about them.
         assert_eq!(status, StatusCode::OK, "{path}: {body}");
     }
     let overview = json(&dashboard, "api/overview?window=1h").await;
     assert_eq!(overview["hour"]["requests"], 0);
     assert_eq!(overview["instances"], 0);
-    assert!(
-        overview["window"]["complete"].as_f64() < Some(0.01),
-        "{overview}"
-    );
+    let complete = overview["window"]["complete"].as_f64();
+    assert!(complete < Some(0.01), "{overview}");
     for path in ["api/health", "api/health?part=status"] {
         let health = json(&dashboard, path).await;
         let warnings = health["warnings"].to_string();
@@ -50,7 +48,7 @@ async fn a_dashboard_waits_for_the_first_instance() {
     instance.record("GET /a", Duration::from_millis(7), StatusCode::OK);
     instance.simulation().heartbeat().await.unwrap();
     fleet.flush(&[instance]).await;
-    fleet.look_again();
+    fleet.expire_answers();
     let overview = json(&dashboard, "api/overview?window=1h").await;
     assert_eq!(overview["hour"]["requests"], 1);
     assert!(overview["as_of"].as_i64() > Some(START));
@@ -87,6 +85,6 @@ async fn health_answers_while_the_store_is_away() {
     let (_, metrics) = send(&dashboard, "GET", "metrics").await;
     assert!(metrics.contains("\npulse_store_up 0\n"), "{metrics}");
     fleet.server.restart().await;
-    fleet.look_again();
+    fleet.expire_answers();
     assert_eq!(json(&dashboard, "api/health").await["status"], "ok");
 }

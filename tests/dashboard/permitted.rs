@@ -35,7 +35,7 @@ async fn a_user_without_permission_to_write_sees_all() {
     // Grants exactly the permissions in the rule of the error.
     let words = rule.split(['"', ' ']).filter(|word| word.starts_with('+'));
     permit(&format!("-@all {}", words.collect::<Vec<_>>().join(" "))).await;
-    fleet.look_again();
+    fleet.expire_answers();
     assert_eq!(json(&app, "api/overview").await["hour"]["requests"], 1);
     for path in [
         "api/paths?window=1h&series=p95",

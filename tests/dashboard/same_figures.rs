@@ -11,7 +11,7 @@ use tower_pulse::query::PathsQuery;
 
 use crate::dashboard::fleet::{Fleet, MINUTE, START, json as get, send};
 
-/// All questions about the fleet.
+/// Questions about the fleet.
 const SAME: [&str; 26] = [
     "api/overview",
     "api/overview?window=1h",
@@ -56,11 +56,11 @@ const ALLOWED: &str = "
     hmget hscan xlen zcard zcount zmscore memory|usage zrangebylex zrangebyscore
     zrevrange zrevrank zscore";
 
-/// Ten minutes of requests, timers, failures, counters and a ranking; a deploy, and another mark.
-async fn busy(fleet: &Fleet) -> [Pulse; 2] {
+/// Two instances after ten minutes of requests, failures, timers, a counter, a ranking and a mark.
+async fn busy_instances(fleet: &Fleet) -> [Pulse; 2] {
     let instances = ["web-1", "web-2"].map(|name| fleet.instance(name));
     for minute in 0..10 {
-        fleet.hand.set_wall(START + minute * MINUTE + 30);
+        fleet.manual_clock.set_wall(START + minute * MINUTE + 30);
         for (number, pulse) in instances.iter().enumerate() {
             pulse.simulation().heartbeat().await.unwrap();
             pulse.simulation().drain();
@@ -79,11 +79,11 @@ async fn busy(fleet: &Fleet) -> [Pulse; 2] {
         }
         if minute == 5 {
             fleet.flush(&instances).await;
-            // The instance that has folded last makes the mark.
+            // The instance that folded last makes the mark.
             instances[1].mark("new index").await.unwrap();
         }
     }
-    fleet.hand.set_wall(START + 10 * MINUTE);
+    fleet.manual_clock.set_wall(START + 10 * MINUTE);
     for pulse in &instances {
         pulse.simulation().heartbeat().await.unwrap();
     }
@@ -92,7 +92,7 @@ async fn busy(fleet: &Fleet) -> [Pulse; 2] {
     instances
 }
 
-async fn same(instance: &Router, dashboard: &Router) {
+async fn assert_same(instance: &Router, dashboard: &Router) {
     for path in SAME {
         let (status, expected) = send(instance, "GET", path).await;
         assert_eq!(status, StatusCode::OK, "{path}: {expected}");
@@ -104,20 +104,21 @@ async fn same(instance: &Router, dashboard: &Router) {
 #[tokio::test]
 async fn a_dashboard_has_the_answers_of_an_instance_and_writes_nothing() {
     let fleet = Fleet::new().await;
-    let instances = busy(&fleet).await;
+    let instances = busy_instances(&fleet).await;
     let instance = Router::new().merge(instances[0].mount("/pulse", Access::open()));
-    fleet.look_again();
+    fleet.expire_answers();
     let dashboard = fleet.dashboard();
-    same(&instance, &dashboard).await;
+    assert_same(&instance, &dashboard).await;
     let overview = get(&dashboard, "api/overview").await;
     assert_eq!(overview["hour"]["requests"], 2 * 10 * 80);
+    assert_without_recording(&dashboard).await;
 
-    // The instances are idle, so only the dashboard sends commands. All questions are asked twice.
+    // The instances are idle, so only the dashboard sends commands.
     let before = fleet.values().await;
     assert!(before.len() > 20, "only {} keys", before.len());
     let () = fleet.server.run("CONFIG RESETSTAT").await;
     for _ in 0..2 {
-        fleet.look_again();
+        fleet.expire_answers();
         for path in SAME.into_iter().chain(OWN) {
             let (status, body) = send(&dashboard, "GET", path).await;
             assert_eq!(status, StatusCode::OK, "{path}: {body}");
@@ -145,29 +146,23 @@ async fn a_dashboard_has_the_answers_of_an_instance_and_writes_nothing() {
     // The dashboard shows later requests too.
     instances[1].record("GET /new", Duration::from_millis(1), StatusCode::OK);
     fleet.flush(&instances).await;
-    fleet.look_again();
-    same(&instance, &dashboard).await;
+    fleet.expire_answers();
+    assert_same(&instance, &dashboard).await;
     let mut query = PathsQuery::default();
     query.contains = "/new".to_owned();
     let in_rust = fleet.builder().build().unwrap();
     assert_eq!(in_rust.query().ask(&query).await.unwrap().total, 1);
 }
 
-#[tokio::test]
-async fn a_dashboard_omits_what_only_an_instance_has() {
-    let fleet = Fleet::new().await;
-    let _instances = busy(&fleet).await;
-    fleet.look_again();
-    let dashboard = fleet.dashboard();
-    let health = get(&dashboard, "api/health").await;
+/// Panics if health, the metrics or the page of a dashboard have figures of a process that records.
+async fn assert_without_recording(dashboard: &Router) {
+    let health = get(dashboard, "api/health").await;
     assert!(health["instance"].is_null() && health.as_object().unwrap().contains_key("instance"));
     for part in ["completeness", "recording", "flush", "cleaning"] {
         assert!(health.get(part).is_none(), "{part}: {health}");
     }
-    assert_eq!(
-        (&health["status"], &health["warnings"]),
-        (&json!("ok"), &json!([]))
-    );
+    assert_eq!(health["status"], "ok", "{health}");
+    assert_eq!(health["warnings"], json!([]));
     assert_eq!(health["store"]["contact_age_seconds"], 0.0);
     let description = health["store"]["description"].as_str().unwrap();
     assert!(description.contains("redis"), "{health}");
@@ -175,33 +170,25 @@ async fn a_dashboard_omits_what_only_an_instance_has() {
     assert_eq!(health["changes"]["judged_until"], START + 10 * MINUTE);
     assert!(health["reading"].is_object() && health["version"].is_string());
 
-    let (_, metrics) = send(&dashboard, "GET", "metrics").await;
+    let (_, metrics) = send(dashboard, "GET", "metrics").await;
     let samples = metrics.lines().filter(|line| !line.starts_with('#'));
     let samples: Vec<_> = samples.collect();
+    let allowed = "fleet_ store_up condition{ changes{ wrong_credentials_total";
     for line in &samples {
-        // A dashboard counts wrong credentials too.
-        let of_the_fleet = [
-            "pulse_fleet_",
-            "pulse_store_up ",
-            "pulse_condition{",
-            "pulse_changes{",
-            "pulse_wrong_credentials_total 0",
-        ];
-        assert!(
-            of_the_fleet.iter().any(|name| line.starts_with(name)),
-            "{line}"
-        );
+        let mut names = allowed.split(' ').map(|name| format!("pulse_{name}"));
+        assert!(names.any(|name| line.starts_with(&name)), "{line}");
     }
     for gauge in [
         "pulse_fleet_instances 2",
         "pulse_fleet_requests 1600",
         "pulse_fleet_journal_bytes 0",
         "pulse_store_up 1",
+        "pulse_wrong_credentials_total 0",
     ] {
         assert!(samples.contains(&gauge), "{gauge}: {metrics}");
     }
 
-    let (_, page) = send(&dashboard, "GET", "").await;
+    let (_, page) = send(dashboard, "GET", "").await;
     for flag in ["is_instance", "row_cache"] {
         let is_false = format!("&quot;{flag}&quot;:false");
         assert!(page.contains(&is_false), "{page}");

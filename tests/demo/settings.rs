@@ -4,7 +4,7 @@ use crate::rig::demo::built;
 
 #[test]
 fn the_error_names_a_refused_environment_variable() {
-    let past = "a number of minutes or hours, 30m to 24h, as 3h";
+    let past = "a number of minutes or hours from 30m to 24h, such as 3h";
     let incidents = "slow_query, bad_deploy, bad_instance, errors, surge, busy_host, queue, repeated or blocking";
     for (name, value, says) in [
         ("PULSE_FLUSH_MS", "9", "flush"),

@@ -22,8 +22,7 @@ async fn completeness(pulse: &Pulse) -> (i64, f64) {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Advances the clock, and drains.
-fn pass(pulse: &Pulse, manual_clock: &ManualClock, time: Duration) {
+fn advance_and_drain(pulse: &Pulse, manual_clock: &ManualClock, time: Duration) {
     manual_clock.advance(time);
     pulse.simulation().drain();
 }
@@ -32,12 +31,11 @@ fn request(pulse: &Pulse) {
     pulse.record("GET /page/0", SECOND, http::StatusCode::OK);
 }
 
-/// Records something.
-type Record = fn(&Pulse);
+type RecordSample = fn(&Pulse);
 
 #[tokio::test]
-async fn nothing_is_current_while_appends_fail_and_reads_work() {
-    let records: [(&str, Record); 4] = [
+async fn as_of_stays_behind_while_appends_fail() {
+    let kinds: [(&str, RecordSample); 4] = [
         ("requests", request),
         ("timers", |pulse| pulse.timer("job").stop()),
         ("counters", |pulse| pulse.counter("sold").add(7)),
@@ -50,13 +48,13 @@ async fn nothing_is_current_while_appends_fail_and_reads_work() {
     let pulse = without_tasks(with_clock(&server.url(), &clock));
     request(&pulse);
     settle(&pulse).await;
-    pass(&pulse, &manual_clock, 3_600 * SECOND);
-    for (name, record) in records {
+    advance_and_drain(&pulse, &manual_clock, 3_600 * SECOND);
+    for (name, record) in kinds {
         request(&pulse);
         settle(&pulse).await;
-        pass(&pulse, &manual_clock, 5 * SECOND);
-        let (current, complete) = completeness(&pulse).await;
-        assert_eq!((current, complete), (clock.now_seconds(), 1.0), "{name}");
+        advance_and_drain(&pulse, &manual_clock, 5 * SECOND);
+        let current = (clock.now_seconds(), 1.0);
+        assert_eq!(completeness(&pulse).await, current, "{name}");
         assert_eq!(pulse.health().flush.pending_age_seconds, None);
 
         let () = server.run("CONFIG SET maxmemory 1").await;
@@ -64,7 +62,7 @@ async fn nothing_is_current_while_appends_fail_and_reads_work() {
         record(&pulse);
         pulse.flush().await.unwrap_err();
         for _ in 0..2 {
-            pass(&pulse, &manual_clock, 5 * SECOND);
+            advance_and_drain(&pulse, &manual_clock, 5 * SECOND);
             let (behind, complete) = completeness(&pulse).await;
             assert_eq!(behind, recorded_at, "{name}");
             assert!(complete < 1.0, "{complete} of {name}");
@@ -75,22 +73,22 @@ async fn nothing_is_current_while_appends_fail_and_reads_work() {
 
         let () = server.run("CONFIG SET maxmemory 0").await;
         settle(&pulse).await;
-        pass(&pulse, &manual_clock, 2 * SECOND);
-        let (current, complete) = completeness(&pulse).await;
-        assert_eq!((current, complete), (clock.now_seconds(), 1.0), "{name}");
+        advance_and_drain(&pulse, &manual_clock, 2 * SECOND);
+        let current = (clock.now_seconds(), 1.0);
+        assert_eq!(completeness(&pulse).await, current, "{name}");
     }
     pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test]
-async fn nothing_is_current_while_a_call_is_in_progress() {
+async fn as_of_stays_behind_during_a_call() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let (clock, manual_clock) = Clock::manual(now());
     let pulse = without_tasks(with_clock(&proxy.url(), &clock));
     request(&pulse);
     settle(&pulse).await;
-    pass(&pulse, &manual_clock, 10 * SECOND);
+    advance_and_drain(&pulse, &manual_clock, 10 * SECOND);
     let recorded_at = clock.now_seconds();
     request(&pulse);
     proxy.black_hole(true);
@@ -102,18 +100,16 @@ async fn nothing_is_current_while_a_call_is_in_progress() {
         }) => {}
     }
     proxy.heal();
-    pass(&pulse, &manual_clock, 5 * SECOND);
+    advance_and_drain(&pulse, &manual_clock, 5 * SECOND);
     // A request during the call is newer, so it must not change `as_of`.
     request(&pulse);
     pulse.simulation().drain();
-    until("the store can be read", async || {
-        pulse.backend().counter("hits", 1).await.is_ok()
-    })
-    .await;
+    let can_be_read = async || pulse.backend().counter("hits", 1).await.is_ok();
+    until("the store can be read", can_be_read).await;
     assert_eq!(completeness(&pulse).await.0, recorded_at);
     drop(held);
     settle(&pulse).await;
-    pass(&pulse, &manual_clock, 2 * SECOND);
+    advance_and_drain(&pulse, &manual_clock, 2 * SECOND);
     assert_eq!(completeness(&pulse).await.0, clock.now_seconds());
     let days = pulse.backend().counter("hits", 86_400).await.unwrap();
     assert_eq!(days.iter().map(|(_, n)| n).sum::<i64>(), 3);

@@ -1,5 +1,5 @@
-//! Begins and ends each condition, and checks that health, the gauge and `on_condition` report both. Conditions that
-//! need another kind of store or host have tests in other files.
+//! Begins and ends conditions, and checks that health, the gauge and `on_condition` report both. [`ELSEWHERE`] lists the
+//! conditions with tests in other files.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,6 @@ use crate::rig::asking;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, look_until};
 
-/// The file with tests of the store's status.
 const STATUS: &str = "crates/core/src/store/status_health.rs";
 
 /// The conditions that this file does not test, and the files with their tests.
@@ -83,11 +82,6 @@ impl Watched {
         }
     }
 
-    async fn run(&self, command: &str) {
-        self.server.run(command).await
-    }
-
-    /// The value of the condition's gauge.
     async fn gauge(&self, condition: Condition) -> String {
         let app = axum::Router::new().merge(self.service.pulse.mount("/pulse", Access::open()));
         let (_, text) = asking::text(&app, "/pulse/metrics").await;
@@ -96,7 +90,7 @@ impl Watched {
         line.unwrap().to_owned()
     }
 
-    /// Advances the clock until health and `on_condition` both report whether the condition is ongoing, as expected.
+    /// Advances the clock until health and `on_condition` both report that the condition is ongoing, or is not.
     async fn pass_until(&self, condition: Condition, is_ongoing: bool) {
         look_until(PATIENCE, async || {
             self.service.requests(1).await;
@@ -116,8 +110,7 @@ impl Watched {
         .await;
     }
 
-    /// Waits until a condition is reported as begun.
-    async fn begun(&self, condition: Condition) {
+    async fn until_begun(&self, condition: Condition) {
         self.pass_until(condition, true).await;
         if condition != Condition::Unreachable {
             assert_eq!(self.gauge(condition).await, "1", "{condition}");
@@ -125,36 +118,32 @@ impl Watched {
         assert!(!self.service.health().warnings.is_empty(), "{condition}");
     }
 
-    /// Waits until a condition is reported as ended.
-    async fn ended(&mut self, condition: Condition) {
+    async fn until_ended(&mut self, condition: Condition) {
         self.pass_until(condition, false).await;
         assert_eq!(self.gauge(condition).await, "0", "{condition}");
         self.tested.insert(condition);
     }
 }
 
-fn by_name(name: &str) -> Condition {
-    let mut all = Condition::ALL.iter();
-    *all.find(|condition| condition.as_str() == name).unwrap()
-}
-
 #[tokio::test]
 async fn each_condition_is_reported_until_its_cause_has_ended() {
     let mut watched = Watched::start().await;
     for fault in &SERVER_FAULTS {
-        let condition = by_name(fault.0);
-        watched.run(&fault.begin()).await;
-        watched.begun(condition).await;
-        watched.run(&fault.end()).await;
-        watched.ended(condition).await;
+        let mut all = Condition::ALL.iter().copied();
+        let condition = all.find(|condition| condition.as_str() == fault.0).unwrap();
+        let () = watched.server.run(&fault.command(true)).await;
+        watched.until_begun(condition).await;
+        let () = watched.server.run(&fault.command(false)).await;
+        watched.until_ended(condition).await;
     }
     watched.server.freeze();
-    watched.begun(Condition::Unreachable).await;
+    watched.until_begun(Condition::Unreachable).await;
     watched.server.thaw();
-    watched.ended(Condition::Unreachable).await;
-    watched.run(&format!("SET {PREFIX}pulse:instances x")).await;
-    watched.begun(Condition::ReplacedKey).await;
-    watched.ended(Condition::ReplacedKey).await;
+    watched.until_ended(Condition::Unreachable).await;
+    let replace = format!("SET {PREFIX}pulse:instances x");
+    let () = watched.server.run(&replace).await;
+    watched.until_begun(Condition::ReplacedKey).await;
+    watched.until_ended(Condition::ReplacedKey).await;
 
     let other = with_clock(&watched.server.url(), &watched.clock).instance("web-2");
     let other = other.flush_interval(Duration::from_secs(1));
@@ -170,23 +159,22 @@ async fn each_condition_is_reported_until_its_cause_has_ended() {
     })
     .await;
     running.shutdown().await;
-    watched.begun(Condition::SilentInstance).await;
+    watched.until_begun(Condition::SilentInstance).await;
     let warnings = watched.service.health().warnings;
-    let mut texts = warnings.iter();
-    let is_named = texts.any(|text| text.starts_with("web-2 has sent no"));
-    assert!(is_named, "{warnings:?}");
+    let is_named = |text: &String| text.starts_with("web-2 has sent no");
+    assert!(warnings.iter().any(is_named), "{warnings:?}");
     watched.manual_clock.advance(Duration::from_secs(60));
-    watched.ended(Condition::SilentInstance).await;
+    watched.until_ended(Condition::SilentInstance).await;
     watched.service.settle().await;
     watched.service.assert_well();
     let stored = Stored::read(&mut watched.server.connection().await).await;
     let total = watched.service.oracle.served() as i64;
     assert_eq!((stored.total(), stored.by_page()), (total, total));
 
-    watched.run("FLUSHALL").await;
-    watched.begun(Condition::StoreReset).await;
+    let () = watched.server.run("FLUSHALL").await;
+    watched.until_begun(Condition::StoreReset).await;
     watched.manual_clock.advance(Duration::from_secs(600));
-    watched.ended(Condition::StoreReset).await;
+    watched.until_ended(Condition::StoreReset).await;
     let resets = watched.service.health().flush.store_resets;
     assert_eq!(resets, 1, "the reset is still counted");
 

@@ -1,16 +1,12 @@
 //! Faults of a server that can be reached. The tests of conditions and the soak test begin and end each fault.
 
-/// A fault that a command begins and ends: the name of the condition, the command, its last word to begin the fault,
-/// and its last word to end the fault.
+/// The condition of a fault, a command, and its arguments that begin and end the fault.
 pub struct ServerFault(pub &'static str, &'static str, &'static str, &'static str);
 
 impl ServerFault {
-    pub fn begin(&self) -> String {
-        format!("{} {}", self.1, self.2)
-    }
-
-    pub fn end(&self) -> String {
-        format!("{} {}", self.1, self.3)
+    /// The command that begins the fault, or ends it.
+    pub fn command(&self, begins: bool) -> String {
+        format!("{} {}", self.1, if begins { self.2 } else { self.3 })
     }
 }
 

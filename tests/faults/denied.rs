@@ -39,13 +39,13 @@ async fn refused(server: &RedisServer) -> u64 {
     let fields = stats.values().flat_map(|stats| stats.split(','));
     let numbers = fields.filter_map(|field| {
         let (name, number) = field.split_once('=')?;
-        let counts = ["rejected_calls", "failed_calls"].contains(&name);
-        counts.then(|| number.parse::<u64>().unwrap())
+        let is_refusal = ["rejected_calls", "failed_calls"].contains(&name);
+        is_refusal.then(|| number.parse::<u64>().unwrap())
     });
     numbers.sum()
 }
 
-/// Advances the clock by the time of `tries` tries, and waits for each try. Returns the number of refused commands.
+/// Advances the clock by [`TRY`] and waits for the next try, `tries` times. Returns the number of refused commands.
 async fn try_again(server: &RedisServer, manual_clock: &ManualClock, tries: u64) -> u64 {
     let first = refused(server).await;
     for _ in 0..tries {

@@ -23,7 +23,7 @@ use crate::rig::wait::{PATIENCE, look_until, until};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A server with the user `app`, who may run all commands, and the options of this user.
-async fn permitting() -> (RedisServer, MultiplexedConnection, RedisOptions) {
+async fn permitting_server() -> (RedisServer, MultiplexedConnection, RedisOptions) {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
     let () = run(&mut conn, "ACL SETUSER app on nopass ~* +@all").await;
@@ -37,20 +37,20 @@ fn texts_of(health: &Health) -> Vec<String> {
     health.warnings.iter().chain(error).cloned().collect()
 }
 
-/// Advances the clock by seconds until the texts meet a condition. Returns these texts.
+/// Advances the clock second by second until the texts are as expected. Returns these texts.
 async fn pass_until_texts(
     manual_clock: &ManualClock,
     goal: &str,
     mut texts: impl AsyncFnMut() -> Vec<String>,
-    condition: impl Fn(&[String]) -> bool,
+    are_expected: impl Fn(&[String]) -> bool,
 ) -> Vec<String> {
     look_until(PATIENCE, async || {
         manual_clock.advance(SECOND);
         pause(20).await;
         let texts = texts().await;
-        let is_met = condition(&texts);
+        let have_passed = are_expected(&texts);
         let why = format!("{goal}: {texts:#?}");
-        is_met.then_some(texts).ok_or(why)
+        have_passed.then_some(texts).ok_or(why)
     })
     .await
 }
@@ -60,10 +60,10 @@ async fn pass_until(
     service: &Service,
     manual_clock: &ManualClock,
     goal: &str,
-    condition: impl Fn(&[String]) -> bool,
+    are_expected: impl Fn(&[String]) -> bool,
 ) -> Vec<String> {
     let texts = async || texts_of(&service.health());
-    pass_until_texts(manual_clock, goal, texts, condition).await
+    pass_until_texts(manual_clock, goal, texts, are_expected).await
 }
 
 /// Whether one of the texts has all of these words.
@@ -88,7 +88,7 @@ async fn entries(conn: &mut MultiplexedConnection) -> u64 {
 
 #[tokio::test]
 async fn a_denied_xtrim_is_reported_and_the_journal_stays_within_its_bound() {
-    let (_server, mut conn, options) = permitting().await;
+    let (_server, mut conn, options) = permitting_server().await;
     let (clock, manual_clock) = Clock::manual(now());
     let builder = with_clocks(options.journal_bytes(20_000), &clock, &clock);
     let service = Service::new(builder.flush_interval(SECOND));
@@ -120,10 +120,8 @@ async fn a_denied_xtrim_is_reported_and_the_journal_stays_within_its_bound() {
     // The full journal gets no entry, so there is no round. The journal must be trimmed without a round.
     let () = run(&mut conn, "ACL SETUSER app +xtrim").await;
     pass_until(&service, &manual_clock, "no warning", <[_]>::is_empty).await;
-    until("the journal is trimmed", async || {
-        entries(&mut conn.clone()).await == 0
-    })
-    .await;
+    let is_trimmed = async || entries(&mut conn.clone()).await == 0;
+    until("the journal is trimmed", is_trimmed).await;
     let untrimmed: String = run(&mut conn, "HGET pulse:pulse:state untrimmed").await;
     assert_eq!(untrimmed, "");
     end_exactly(&service, &mut conn).await;
@@ -131,7 +129,7 @@ async fn a_denied_xtrim_is_reported_and_the_journal_stays_within_its_bound() {
 
 #[tokio::test]
 async fn a_denied_command_of_a_script_is_named_and_no_other_program_is_blamed() {
-    let (_server, mut conn, options) = permitting().await;
+    let (_server, mut conn, options) = permitting_server().await;
     // The store uses the server's own time.
     let store = RedisStore::open(options).unwrap();
     let (clock, manual_clock) = Clock::manual(now());
@@ -190,7 +188,6 @@ async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
     assert_eq!(store.warnings(), Vec::<String>::new());
 }
 
-/// The warnings of a dashboard.
 async fn warnings_of(dashboard: &Dashboard) -> Vec<String> {
     let health = asking::json(&dashboard.router(Access::open()), "/api/health").await;
     serde_json::from_value(health["warnings"].clone()).unwrap()
@@ -213,10 +210,10 @@ async fn a_dashboard_warns_of_a_key_that_cleaning_skips() {
         let score = if is_added { "0 " } else { "" };
         let command = format!("{command} {PREFIX}known: {score}gar\u{7}bage");
         let () = run(&mut conn, &command).await;
-        let is_expected = |texts: &[String]| has_text(texts, &words) == is_added;
-        pass_until(&service, &manual_clock, &command, is_expected).await;
+        let are_expected = |texts: &[String]| has_text(texts, &words) == is_added;
+        pass_until(&service, &manual_clock, &command, are_expected).await;
         let texts = async || warnings_of(&dashboard).await;
-        let texts = pass_until_texts(&manual_clock, &command, texts, is_expected).await;
+        let texts = pass_until_texts(&manual_clock, &command, texts, are_expected).await;
         assert!(!texts.concat().contains(char::is_control), "{texts:?}");
     }
     end_exactly(&service, &mut conn).await;

@@ -20,7 +20,6 @@ use crate::rig::wait::until;
 /// The deadline of a shutdown.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// An answer of the admin API.
 pub async fn ask(pulse: &Pulse, question: &str) -> Value {
     asking::json(&pulse.router(Access::open()), question).await
 }
@@ -36,7 +35,7 @@ async fn lost(pulse: &Pulse) -> [u64; 3] {
 }
 
 /// A part of the shutdown's error.
-const LOST_ADDITIONS: &str = "additions of 1408 to";
+const LOST_ADDITIONS: &str = "1408 in additions to";
 
 #[tokio::test]
 async fn a_shutdown_reports_lost_requests_and_additions() {
@@ -57,7 +56,7 @@ async fn a_shutdown_reports_lost_requests_and_additions() {
     let error = pulse.shutdown().await.expect_err("samples are lost");
     assert_eq!(error.requests(), 1);
     let error = error.to_string();
-    assert!(error.contains("1 requests"), "{error}");
+    assert!(error.contains("1 sample"), "{error}");
     assert!(error.contains(LOST_ADDITIONS), "{error}");
     assert_eq!(lost(pulse).await, [1, 1_408, 0]);
     let health = service.health();
@@ -109,13 +108,12 @@ async fn windows_report_the_number_of_their_lost_requests() {
     service.settle().await;
     let [requests, additions, details] = lost(&service.pulse).await;
     assert_eq!([requests, additions], [7, 7 * 3 + 2 * 7]);
-    // The lost details include the instance's own report, of which each flush has one.
+    // The lost details include the instance's reports, one in each flush.
     assert!(details <= 11, "{details}");
     let health = service.health();
     assert!(health.completeness < 1.0);
-    let mut warnings = health.warnings.iter();
-    let has_warning = warnings.any(|text| text.contains("additions of 35 to"));
-    assert!(has_warning, "{:?}", health.warnings);
+    let warnings = health.warnings.concat();
+    assert!(warnings.contains("35 in additions to"), "{warnings}");
     let other = service.join(with_clock(&server.url(), &clock));
     let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
     let dashboard = dashboard.clock(clock).build().unwrap();
@@ -129,15 +127,19 @@ async fn windows_report_the_number_of_their_lost_requests() {
             let question = format!("/api/{question}from={from}&to={to}");
             asking::json(&router, &question).await
         };
-        let all = async |minutes: std::ops::Range<i64>| {
+        let counts = async |minutes: std::ops::Range<i64>| {
             let window = window("overview?", minutes).await["window"].take();
             ["missing", "count"].map(|field| window[field].as_u64().unwrap())
         };
         for (at, served) in (0..).zip(minutes.map(|n| n as u64)) {
             let missing = if (2..4).contains(&at) { served } else { 0 };
-            assert_eq!(all(at..at + 1).await, [missing, served - missing], "{at}");
+            assert_eq!(
+                counts(at..at + 1).await,
+                [missing, served - missing],
+                "{at}"
+            );
         }
-        assert_eq!(all(0..5).await, [7, 12]);
+        assert_eq!(counts(0..5).await, [7, 12]);
         let page = "context=GET%20/page/0&";
         for question in [
             "paths?",
@@ -186,10 +188,10 @@ async fn a_shutdown_that_finds_a_loss_reports_it() {
     server.restart().await;
     service.pulse.counter("sold").add(1);
     let error = service.pulse.shutdown().await.unwrap_err().to_string();
-    assert!(error.contains("2 requests"), "{error}");
+    assert!(error.contains("2 samples"), "{error}");
     let sold = 2 * 3;
     assert_eq!(lost(&service.pulse).await, [2, 1_000 + sold, 2]);
-    // All other instances know the lost requests too.
+    // Other instances know the lost requests too.
     let other = service.join(with_response_timeout(&server.url(), PATIENT));
     until("the loss is folded", async || {
         let overview = ask(&other.pulse, "/api/overview?window=5m").await;
@@ -212,10 +214,8 @@ fn end_in_a_call(end: impl FnOnce(tokio::runtime::Runtime, Service, &Log)) {
         proxy.black_hole(true);
         service.pulse.counter("sold").add(1_000);
         service.pulse.timer("job").stop();
-        until("a call is in progress", async || {
-            service.health().flush.in_doubt_age_seconds.is_some()
-        })
-        .await;
+        let is_in_progress = async || service.health().flush.in_doubt_age_seconds.is_some();
+        until("a call is in progress", is_in_progress).await;
         (service, server, proxy)
     });
     end(runtime, service, &log);
@@ -236,7 +236,7 @@ fn the_end_of_a_runtime_during_a_call_is_logged_and_nothing_hangs() {
         assert_eq!(result.unwrap_err().requests(), 1);
         let lines = log.lines_with("the runtime ended without");
         assert!(lines.len() == 1, "{lines:?}");
-        for text in ["shutdown().await", "additions of 1000 to"] {
+        for text in ["shutdown().await", "1000 in additions to"] {
             assert!(lines[0].contains(text), "{lines:?}");
         }
     });
@@ -249,6 +249,6 @@ fn a_dropped_pulse_logs_the_samples_that_it_could_not_flush() {
         let lines = || log.lines_with("could not be flushed before the shutdown");
         runtime.block_on(until("a log line", async || !lines().is_empty()));
         assert!(lines().len() == 1, "{:?}", lines());
-        assert!(lines()[0].contains("additions of 1000 to"), "{:?}", lines());
+        assert!(lines()[0].contains("1000 in additions to"), "{:?}", lines());
     });
 }

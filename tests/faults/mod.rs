@@ -1,5 +1,5 @@
-//! The totals in Redis equal exactly the requests that were served, under faults of Redis, of the network and of this
-//! process. Each test starts its own real server, and compares with the handlers' own counters.
+//! The totals in Redis equal the served requests, under faults of Redis, of the network and of this process. Most tests
+//! start their own real server, and compare the totals with the handlers' counts.
 //!
 //! `make chaos` runs the same scenarios for longer.
 

@@ -11,8 +11,8 @@ use crate::rig::proxy::Proxy;
 use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
 
-/// Seconds between two requests of an outage.
-const STEP: i64 = 10;
+/// Seconds between two requests during the outage.
+const INTERVAL: i64 = 10;
 
 #[tokio::test]
 async fn pending_slices_are_bounded_by_the_retention() {
@@ -24,11 +24,11 @@ async fn pending_slices_are_bounded_by_the_retention() {
     service.settle().await;
     proxy.refuse(true);
     proxy.cut();
-    for _ in 0..5 * HOUR / STEP {
+    for _ in 0..5 * HOUR / INTERVAL {
         service.request(0).await;
         // Drains the request within its second.
         let _ = service.pulse.flush().await;
-        manual_clock.advance(Duration::from_secs(STEP as u64));
+        manual_clock.advance(Duration::from_secs(INTERVAL as u64));
     }
     let health = service.health();
     // The call in doubt and the pending batch each have three names: the page, `<all>` and the counter `sales`. The
@@ -45,10 +45,10 @@ async fn pending_slices_are_bounded_by_the_retention() {
     let calls = calls.split(['=', ',']).nth(1).unwrap();
     assert!(calls.parse::<u32>().unwrap() < 40, "{calls}");
     let served = service.oracle.served();
-    let step = STEP as u64;
+    let interval = INTERVAL as u64;
     for (precision, retained) in [
-        (1, 120 / step),
-        (60, 7_140 / step),
+        (1, 120 / interval),
+        (60, 7_140 / interval),
         (3_600, served),
         (86_400, served),
     ] {
@@ -57,10 +57,8 @@ async fn pending_slices_are_bounded_by_the_retention() {
         let sum: i64 = slices.iter().map(|(_, n)| n).sum();
         // An old slice that no new slice has pushed out stays until the next cleaning.
         assert!(slices.len() <= 121, "{} at {precision}", slices.len());
-        assert!(
-            sum as u64 >= retained.min(served - 60),
-            "{sum} at {precision}"
-        );
+        let least = retained.min(served - 60);
+        assert!(sum as u64 >= least, "{sum} at {precision}");
     }
     let conn = &mut server.connection().await;
     let stored = Stored::read(conn).await;
@@ -68,13 +66,13 @@ async fn pending_slices_are_bounded_by_the_retention() {
     assert_eq!(stored.pages[0] as u64, service.oracle.page(0));
     // The current hour, of which half is over, and the whole hour before.
     let complete = statistics(conn, PREFIX, "GET /page/0").await;
-    let expected = (HOUR / 2 + HOUR) / STEP;
+    let expected = (HOUR / 2 + HOUR) / INTERVAL;
     assert!((expected - complete).abs() <= 1, "{complete}");
     let health = service.health();
     assert_eq!((health.recording.recorded, health.flush.lost), (served, 0));
     // The outage lasts five hours. Statistics are kept for its last hour and a half, so the samples of the first three
     // and a half hours count as late.
     let late = health.fold.late;
-    assert!(late >= 3 * HOUR as u64 / step, "{late}");
+    assert!(late >= 3 * HOUR as u64 / interval, "{late}");
     service.pulse.shutdown().await.unwrap();
 }

@@ -9,7 +9,6 @@ use crate::rig::peer::Peer;
 use crate::rig::reads::StoreReads;
 use crate::rig::wait::until;
 
-/// Texts from the server are cut, and shown on one line.
 #[tokio::test]
 async fn texts_of_the_peer_are_shown_on_one_short_line() {
     let long = "x".repeat(100_000);
@@ -32,10 +31,8 @@ async fn texts_of_the_peer_are_shown_on_one_short_line() {
         let service = Service::new(without_flushes(&peer.url()));
         service.requests(3).await;
         let error = service.pulse.flush().await.unwrap_err();
-        until("folding has failed", async || {
-            !service.health().warnings.is_empty()
-        })
-        .await;
+        let has_failed = async || !service.health().warnings.is_empty();
+        until("folding has failed", has_failed).await;
         let health = service.health();
         let mut texts = vec![error.to_string(), health.store.last_error.unwrap()];
         texts.extend(health.warnings);

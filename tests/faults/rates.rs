@@ -1,26 +1,18 @@
-//! Requests per second of a steady load, in windows, in the overview and in the list of counters. The first seconds of
-//! the load reach the store late.
+//! Requests per second of a steady load, in windows, in the overview and in the list of counters. Faults of the store
+//! delay some samples.
 
 use std::time::Duration;
 
 use serde_json::Value;
-use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+use tower_pulse::{Clock, ManualClock, Pulse};
 
 use crate::faults::losses::ask;
-use crate::faults::service::{now, settle, with_clock, without_tasks};
+use crate::faults::service::{now, settle, with_clock, with_tasks, without_tasks};
 use crate::rig::reads::StoreOf;
 use crate::rig::server::RedisServer;
 
 /// The number of requests of each instance in each second.
 const LOAD: u64 = 24;
-
-/// An instance that only the test drains and flushes. Its folding task notices that a store was emptied.
-fn with_folding(builder: Builder) -> Pulse {
-    let (pulse, tasks) = builder.build_with_tasks().unwrap();
-    let folding = tasks.into_iter().filter(|task| task.name() == "fold");
-    folding.for_each(|task| drop(tokio::spawn(task)));
-    pulse
-}
 
 /// Lets instances serve the load for `seconds`, and try to flush after each second.
 async fn serve(instances: &[&Pulse], manual_clock: &ManualClock, seconds: u64) {
@@ -48,7 +40,6 @@ async fn window_rate(pulse: &Pulse, clock: &Clock) -> (f64, f64) {
     (number("count") / recorded, recorded)
 }
 
-/// Checks that all shown rates equal the load.
 async fn assert_rates(pulse: &Pulse, clock: &Clock, load: u64, seconds: u64) {
     let load = load as f64;
     let (rate, recorded) = window_rate(pulse, clock).await;
@@ -74,7 +65,8 @@ async fn beginning(pulse: &Pulse, clock: &Clock) -> (i64, i64) {
 async fn after_flushall_the_data_begins_with_the_oldest_replayed_call() {
     let server = RedisServer::start().await;
     let (clock, manual_clock) = Clock::manual(now());
-    let pulse = with_folding(with_clock(&server.url(), &clock));
+    // The test drains and flushes. The folding task notices that the store was emptied.
+    let pulse = with_tasks(with_clock(&server.url(), &clock), |task| task == "fold");
     let flushall = async || -> () { server.run("FLUSHALL").await };
     serve(&[&pulse], &manual_clock, 20).await;
     flushall().await;

@@ -13,49 +13,39 @@ use crate::rig::seed::seed;
 use crate::rig::server::{RedisServer, issue, run};
 use crate::rig::wait::until;
 
-/// A command that makes a server refuse calls, parts of the error with the cause, and a command that ends the refusal.
-type Refusal = (&'static str, [&'static str; 2], &'static str);
-
-#[tokio::test]
-async fn a_server_that_refuses_for_a_while_loses_nothing() {
-    // With the last refusal, the server accepts no new connection, so one connection sends all commands. The error may
-    // come from the ended connection, without the server's reason.
-    refuse_for_a_while(&[
-        (
-            "CONFIG SET maxmemory 1",
-            ["OOM", "raise maxmemory"],
-            "CONFIG SET maxmemory 0",
-        ),
-        (
-            "REPLICAOF 127.0.0.1 1",
-            ["READONLY", "point the URL to the master"],
-            "REPLICAOF NO ONE",
-        ),
-        (
-            "BGSAVE",
-            ["MISCONF", "free disk space"],
-            "CONFIG SET stop-writes-on-bgsave-error no",
-        ),
-        (
-            "CONFIG SET maxclients 1\nCLIENT KILL TYPE normal SKIPME yes",
-            ["Redis at 127.0.0.1:", ""],
-            "CONFIG SET maxclients 1000",
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn a_server_with_too_few_replicas_loses_nothing() {
-    refuse_for_a_while(&[(
+/// A command that makes a server refuse calls, parts of the error, and a command that ends the refusal.
+/// In the last refusal, the server accepts no new connection, so one connection sends all commands. The error may then
+/// come from the ended connection, and lack the server's reason.
+const REFUSALS: [(&str, [&str; 2], &str); 5] = [
+    (
         "CONFIG SET min-replicas-to-write 1",
         ["NOREPLICAS", "min-replicas-to-write"],
         "CONFIG SET min-replicas-to-write 0",
-    )])
-    .await;
-}
+    ),
+    (
+        "CONFIG SET maxmemory 1",
+        ["OOM", "raise maxmemory"],
+        "CONFIG SET maxmemory 0",
+    ),
+    (
+        "REPLICAOF 127.0.0.1 1",
+        ["READONLY", "point the URL to the master"],
+        "REPLICAOF NO ONE",
+    ),
+    (
+        "BGSAVE",
+        ["MISCONF", "free disk space"],
+        "CONFIG SET stop-writes-on-bgsave-error no",
+    ),
+    (
+        "CONFIG SET maxclients 1\nCLIENT KILL TYPE normal SKIPME yes",
+        ["Redis at 127.0.0.1:", ""],
+        "CONFIG SET maxclients 1000",
+    ),
+];
 
-async fn refuse_for_a_while(refusals: &[Refusal]) {
+#[tokio::test]
+async fn a_server_that_refuses_for_a_while_loses_nothing() {
     let server = RedisServer::start().await;
     // A directory with the name of the file makes each save fail.
     std::fs::create_dir(server.dir().join("dump.rdb")).unwrap();
@@ -65,7 +55,7 @@ async fn refuse_for_a_while(refusals: &[Refusal]) {
     let mut conn = server.connection().await;
     // Redis 6.2 ignores this setting on its command line.
     let () = issue(&mut conn, "CONFIG", ("SET", "save", "3600 1")).await;
-    for (refuse, texts, repair) in refusals {
+    for (refuse, texts, repair) in REFUSALS {
         let errors = service.health().flush.errors;
         for command in refuse.lines() {
             let () = run(&mut conn, command).await;
@@ -76,7 +66,7 @@ async fn refuse_for_a_while(refusals: &[Refusal]) {
         })
         .await;
         let served = service.oracle.served();
-        // The newest requests are not drained yet.
+        // Samples wait only after the next drain.
         until("flushes fail, and samples wait", async || {
             let health = service.health();
             let is_serving = service.oracle.served() > served;
@@ -120,7 +110,7 @@ fn warnings_about(service: &Service, key: &str) -> usize {
     about.count()
 }
 
-/// If the table of a slice is missing, its requests are missing from every window.
+/// If the table of a slice is missing, the slice's requests are missing from every window.
 #[tokio::test]
 async fn a_missing_table_of_records_is_reported_for_an_hour() {
     let server = RedisServer::start().await;
@@ -152,7 +142,6 @@ async fn a_missing_table_of_records_is_reported_for_an_hour() {
 #[tokio::test]
 async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     let server = RedisServer::start().await;
-    // The clock moves only when the test moves it, so the slices are known.
     let (clock, manual_clock) = Clock::manual(now());
     let service = Service::new(with_clocks(options(&server.url(), PATIENT), &clock, &clock));
     let mut conn = server.connection().await;
@@ -166,7 +155,7 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
         let () = issue(&mut conn, "RPUSH", (key, "poison")).await;
     }
     service.requests(240).await;
-    // The flush reports at once that data was dropped.
+    // The flush reports at once that data was omitted.
     let error = service.pulse.flush().await.unwrap_err().to_string();
     assert!(error.contains("delete the key"), "{error}");
     service.settle().await;

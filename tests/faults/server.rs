@@ -44,7 +44,7 @@ async fn a_server_restarted_without_data_gets_all_samples_of_a_young_generation_
         manual_clock.advance(Duration::from_secs(age));
         service.settle().await;
         let (fences, flushed) = (keys.fences(&mut conn).await, service.oracle.served());
-        // A call in doubt that the server has appended.
+        // The server appends this call, but its reply is lost.
         service.requests(50).await;
         proxy.swallow_replies(1.0, resets, Swallow::Cut);
         service.pulse.flush().await.unwrap_err();
@@ -68,7 +68,7 @@ async fn a_server_restarted_without_data_gets_all_samples_of_a_young_generation_
         let warns = |text: &str| health.warnings.iter().any(|warning| warning.contains(text));
         assert!(warns("came back empty 3 times"), "{:?}", health.warnings);
         assert!(warns("noeviction"), "{:?}", health.warnings);
-        assert_eq!(warns("50 requests are lost"), health.flush.lost == 50);
+        assert_eq!(warns("50 samples are lost"), health.flush.lost == 50);
     }
     // All later requests are counted.
     service.requests(40).await;
@@ -88,27 +88,21 @@ async fn a_server_that_is_away_at_the_start_gets_all_samples_later() {
     server.terminate();
     let service = Service::new(builder(&server.url()));
     let last_error = || service.health().store.last_error.unwrap_or_default();
-    until("an idle service reports the error", async || {
-        last_error().contains("cannot be reached")
-    })
-    .await;
+    let is_reported = async || last_error().contains("cannot be reached");
+    until("an idle service reports the error", is_reported).await;
     for _ in 0..50 {
         assert!(!last_error().is_empty());
         pause(10).await;
     }
     let load = service.load(seed());
-    until("samples wait", async || {
-        service.health().recording.pending_series > 0
-    })
-    .await;
+    let samples_wait = async || service.health().recording.pending_series > 0;
+    until("samples wait", samples_wait).await;
     let health = service.health();
     assert_eq!(health.status.as_str(), "down");
     assert_eq!(health.store.contact_age_seconds, None);
     server.restart().await;
-    until("the service has recovered", async || {
-        service.health().status.as_str() == "ok"
-    })
-    .await;
+    let has_recovered = async || service.health().status.as_str() == "ok";
+    until("the service has recovered", has_recovered).await;
     load.stop().await;
     service.end_exactly(&server).await;
 }

@@ -1,5 +1,5 @@
-//! A service under test, its load, and the comparison of the requests that the service has served with the requests in
-//! Redis. The oracle has the served requests: each handler adds 1 to its own number before it answers.
+//! A service under test, its load, and the comparison of its served requests with the requests in Redis. The oracle
+//! counts the served requests: each handler adds 1 to the count of its page before it answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -31,7 +31,6 @@ pub const PATIENT: Duration = Duration::from_secs(5);
 /// A short response timeout, which faults exceed.
 pub const SHORT: Duration = Duration::from_millis(150);
 
-/// Options for the server at `url`.
 pub fn options(url: &str, timeout: Duration) -> RedisOptions {
     let options = RedisOptions::new(url).unwrap().prefix(PREFIX);
     options.response_timeout(timeout)
@@ -44,7 +43,12 @@ pub fn builder(url: &str) -> Builder {
 
 /// Like [`builder`], with this response timeout.
 pub fn with_response_timeout(url: &str, timeout: Duration) -> Builder {
-    let store = RedisStore::open(options(url, timeout)).unwrap();
+    with_options(options(url, timeout))
+}
+
+/// Like [`builder`], with these options.
+pub fn with_options(options: RedisOptions) -> Builder {
+    let store = RedisStore::open(options).unwrap();
     let builder = Pulse::builder().store(Arc::new(store));
     builder.flush_interval(Duration::from_millis(20))
 }
@@ -72,6 +76,14 @@ pub fn with_clocks(options: RedisOptions, server: &Clock, own: &Clock) -> Builde
     builder.flush_interval(Duration::from_secs(60))
 }
 
+/// An instance that runs only the tasks that `is_chosen` chooses by name.
+pub fn with_tasks(builder: Builder, is_chosen: impl Fn(&str) -> bool) -> Pulse {
+    let (pulse, tasks) = builder.build_with_tasks().unwrap();
+    let running = tasks.into_iter().filter(|task| is_chosen(task.name()));
+    running.for_each(|task| drop(tokio::spawn(task)));
+    pulse
+}
+
 /// An instance that only the test drains and flushes.
 pub fn without_tasks(builder: Builder) -> Pulse {
     builder.build_with_tasks().unwrap().0
@@ -79,7 +91,11 @@ pub fn without_tasks(builder: Builder) -> Pulse {
 
 /// Flushes until a flush succeeds.
 pub async fn settle(pulse: &Pulse) {
-    until("a flush succeeds", async || pulse.flush().await.is_ok()).await;
+    look_until(PATIENCE, async || {
+        let flushed = pulse.flush().await;
+        flushed.map_err(|error| format!("cannot be flushed: {error}; {:?}", pulse.health()))
+    })
+    .await;
 }
 
 /// The counts of the handlers.
@@ -87,36 +103,32 @@ pub async fn settle(pulse: &Pulse) {
 pub struct Oracle {
     pages: [AtomicU64; PAGES],
     sold: AtomicI64,
-    /// Requests to [`OTHER`], a page that other programs count too.
+    /// Requests to [`OTHER`], which other processes served.
     pub others: AtomicU64,
 }
 
 impl Oracle {
-    /// Number of served requests.
     pub fn served(&self) -> u64 {
         self.pages.iter().map(|page| page.load(SeqCst)).sum()
     }
 
-    /// Number of served requests of a page.
     pub fn page(&self, page: usize) -> u64 {
         self.pages[page].load(SeqCst)
     }
 }
 
 /// Whether a page answers with 500.
-fn fails(page: usize) -> bool {
+fn is_failing(page: usize) -> bool {
     page % 8 == 7
 }
 
-/// A context that other programs write into the same server.
+/// A context that other processes record in the same Redis.
 pub const OTHER: &str = "GET /ping";
 
-/// The context of a page.
 pub fn context(page: usize) -> String {
     format!("GET /page/{page}")
 }
 
-/// A service with the layer.
 #[derive(Clone)]
 pub struct Service {
     pub pulse: Pulse,
@@ -125,7 +137,6 @@ pub struct Service {
 }
 
 impl Service {
-    /// Builds the pulse, and a service with its layer.
     pub fn new(builder: Builder) -> Self {
         Self::around(builder.build().unwrap(), Arc::default())
     }
@@ -137,12 +148,7 @@ impl Service {
 
     /// A service that leaves folding to other instances, until `flush` is called.
     pub fn without_folding(builder: Builder) -> Self {
-        let (pulse, tasks) = builder.build_with_tasks().unwrap();
-        for task in tasks {
-            if task.name() != "fold" {
-                tokio::spawn(task);
-            }
-        }
+        let pulse = with_tasks(builder, |task| task != "fold");
         Self::around(pulse, Arc::default())
     }
 
@@ -156,7 +162,7 @@ impl Service {
                     oracle.pages[page].fetch_add(1, SeqCst);
                     sales.add(3);
                     oracle.sold.fetch_add(3, SeqCst);
-                    match fails(page) {
+                    match is_failing(page) {
                         true => StatusCode::INTERNAL_SERVER_ERROR,
                         false => StatusCode::OK,
                     }
@@ -173,7 +179,7 @@ impl Service {
         let request = Request::get(format!("/page/{page}"));
         let request = request.body(Body::empty()).unwrap();
         let response = self.app.clone().oneshot(request).await.unwrap();
-        assert_eq!(response.status().is_server_error(), fails(page));
+        assert_eq!(response.status().is_server_error(), is_failing(page));
     }
 
     /// Sends `n` requests, spread over all pages.
@@ -213,18 +219,8 @@ impl Service {
         self.pulse.health()
     }
 
-    /// Flushes until a flush succeeds. Returns the time that this took.
-    pub async fn settle(&self) -> Duration {
-        let start = Instant::now();
-        while let Err(error) = self.pulse.flush().await {
-            let health = self.health();
-            assert!(
-                start.elapsed() < PATIENCE,
-                "cannot be flushed: {error}; {health:?}"
-            );
-            pause(20).await;
-        }
-        start.elapsed()
+    pub async fn settle(&self) {
+        settle(&self.pulse).await;
     }
 
     /// Waits until the store acknowledges a flush that began after this call. The service must be under load, with the
@@ -244,10 +240,8 @@ impl Service {
     /// Waits until one more flush has failed.
     pub async fn flush_failed(&self) {
         let before = self.health().flush.errors;
-        until("a flush has failed", async || {
-            self.health().flush.errors > before
-        })
-        .await;
+        let has_failed = async || self.health().flush.errors > before;
+        until("a flush has failed", has_failed).await;
     }
 
     /// The differences between the served requests and the requests in Redis. Empty if all numbers are exact. Late
@@ -265,7 +259,7 @@ impl Service {
             compare(&format!("hits at {precision} s"), *hits, served + others);
         }
         compare(OTHER, stored.others, others);
-        let errors = (0..PAGES).filter(|page| fails(*page));
+        let errors = (0..PAGES).filter(|page| is_failing(*page));
         let errors: u64 = errors.map(|page| self.oracle.page(page)).sum();
         compare("errors", stored.errors, errors as i64);
         compare("sales", stored.sold, self.oracle.sold.load(SeqCst));
@@ -302,7 +296,6 @@ impl Service {
         self.assert_well();
     }
 
-    /// Flushes all samples, and shuts down.
     pub async fn end(&self) {
         self.settle().await;
         self.pulse.shutdown().await.unwrap();
@@ -323,7 +316,6 @@ pub type Pace = fn(&mut fastrand::Rng) -> (usize, u64);
 /// The pace of tests that share the machine.
 pub const LIGHT: Pace = |rng| (rng.usize(1..10), rng.u64(2..10));
 
-/// Requests from several tasks, until the load is stopped.
 pub struct Load {
     tasks: Vec<tokio::task::JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -360,7 +352,6 @@ impl Stored {
         Self::read_below(PREFIX, conn).await
     }
 
-    /// Reads the data below a prefix.
     pub async fn read_below(prefix: &str, conn: &mut MultiplexedConnection) -> Self {
         let mut stored = Self {
             hits: Vec::new(),

@@ -1,4 +1,4 @@
-//! Short forms of the scenarios of `make chaos`, and a test of which instance folds after another has ended.
+//! Short forms of the scenarios of `make chaos`, and a test of the next folder after a shutdown.
 
 use std::time::Duration;
 
@@ -9,63 +9,19 @@ use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, until};
 
-#[tokio::test]
-async fn a_folder_killed_in_a_round_loses_nothing() {
-    let report = scenarios::folders_killed(1, 1, seed()).await;
-    report.assert_exact();
-}
-
-#[tokio::test]
-async fn after_a_folder_frozen_beyond_its_lease_all_numbers_are_exact() {
-    let report = scenarios::folders_frozen(1, 1, seed()).await;
-    report.assert_exact();
-}
-
-#[tokio::test]
-async fn five_instances_with_clocks_up_to_an_hour_apart_are_exact() {
-    scenarios::clocks_apart(3, seed()).await.assert_exact();
-}
-
-#[tokio::test]
-async fn a_full_journal_loses_nothing() {
-    let time = Duration::from_secs(2);
-    scenarios::journal_full(time, seed()).await.assert_exact();
-}
-
-#[tokio::test]
-async fn a_server_killed_in_a_round_loses_nothing() {
-    scenarios::servers_killed(2, seed()).await.assert_exact();
-}
-
-#[tokio::test]
-async fn failovers_in_a_round_are_exact() {
-    scenarios::failovers(3, seed()).await.assert_exact();
-}
-
-#[tokio::test]
-async fn a_deleted_journal_is_reported_as_a_hole() {
-    scenarios::deleted(false, 2, seed()).await.assert_exact();
-}
-
-#[tokio::test]
-async fn a_deleted_state_is_a_reset() {
-    scenarios::deleted(true, 2, seed()).await.assert_exact();
-}
-
-#[tokio::test]
-async fn killed_connections_and_a_frozen_server_lose_nothing() {
-    let report = scenarios::kills_and_freezes(25, 5, 0, LIGHT, seed()).await;
-    report.assert_exact();
-}
-
-#[tokio::test]
-async fn after_lost_replies_all_numbers_are_exact() {
-    scenarios::lost_replies(60, seed()).await.assert_exact();
-}
-
-#[tokio::test]
-async fn sigterm_under_load_loses_nothing() {
-    scenarios::sigterm(2, PATIENCE, seed()).await.assert_exact();
+each_is_exact! {
+    a_folder_killed_in_a_round_loses_nothing: scenarios::folders_killed(1, 1, seed());
+    a_folder_frozen_beyond_its_lease_loses_nothing: scenarios::folders_frozen(1, 1, seed());
+    five_instances_with_clocks_up_to_an_hour_apart_are_exact: scenarios::clocks_apart(3, seed());
+    a_full_journal_loses_nothing: scenarios::journal_full(Duration::from_secs(2), seed());
+    a_server_killed_in_a_round_loses_nothing: scenarios::servers_killed(2, seed());
+    failovers_in_a_round_are_exact: scenarios::failovers(3, seed());
+    a_deleted_journal_is_reported_as_a_hole: scenarios::deleted(false, 2, seed());
+    a_deleted_state_is_a_reset: scenarios::deleted(true, 2, seed());
+    killed_connections_and_a_frozen_server_lose_nothing:
+        scenarios::kills_and_freezes(25, 5, 0, LIGHT, seed());
+    after_lost_replies_all_numbers_are_exact: scenarios::lost_replies(60, seed());
+    sigterm_under_load_loses_nothing: scenarios::sigterm(2, PATIENCE, seed());
 }
 
 #[tokio::test]
@@ -86,17 +42,16 @@ async fn another_instance_folds_soon_after_a_shutdown() {
     let folder = keys.folder(conn).await;
     assert_eq!(folder, Some(first.health().instance));
     let second = first.join(builder(&server.url()));
-    let load = second.load(seed());
-    second.flushed_again().await;
+    second.requests(PAGES).await;
     first.pulse.shutdown().await.unwrap();
     // A shutdown frees the lease, so the other instance need not wait until the lease expires.
     assert_ne!(keys.folder(conn).await, Some(first.health().instance));
     let instance = second.health().instance;
     until("the other instance folds", async || {
+        second.requests(PAGES).await;
         keys.folder(&mut conn.clone()).await.as_ref() == Some(&instance)
     })
     .await;
-    load.stop().await;
     second.end().await;
     let differences = second.differences(&Stored::read(conn).await);
     assert!(differences.is_empty(), "{differences:#?}");

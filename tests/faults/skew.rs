@@ -1,5 +1,5 @@
-//! An instance whose clock is wrong: dashboards warn, and an instance whose clock is wrong by more than an hour uses
-//! the store's time. When the instance changes to the store's time or back, no request is lost or counted twice.
+//! Dashboards warn of an instance with a wrong clock. If the clock is wrong by more than an hour, the instance uses the
+//! store's time. When the instance changes to the store's time or back, no request is lost or counted twice.
 
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ struct Fleet {
     clock: Clock,
     right: Service,
     wrong: Service,
-    manual_clock: ManualClock,
+    /// The clock of `wrong`.
+    wrong_clock: ManualClock,
     dashboard: Dashboard,
     manual_clocks: Vec<ManualClock>,
 }
@@ -40,7 +41,7 @@ impl Fleet {
             with_clocks(options(&server.url(), PATIENT), &clock, own).instance(name)
         };
         let right = Service::new(builder("right", &clock));
-        let (own, manual_clock) = Clock::manual(now() + offset);
+        let (own, wrong_clock) = Clock::manual(now() + offset);
         let wrong = right.join(builder("wrong", &own));
         let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
         let dashboard = dashboard.clock(clock.clone()).build().unwrap();
@@ -49,8 +50,8 @@ impl Fleet {
             clock,
             right,
             wrong,
-            manual_clocks: vec![server_clock, manual_clock.clone()],
-            manual_clock,
+            manual_clocks: vec![server_clock, wrong_clock.clone()],
+            wrong_clock,
             dashboard,
         }
     }
@@ -63,7 +64,7 @@ impl Fleet {
         self.until_answered().await;
     }
 
-    /// Waits until both instances have had an answer of the store within half a second.
+    /// Waits until each instance has got an answer of the store within the last half second.
     async fn until_answered(&self) {
         look_until(Duration::from_secs(10), async || {
             let services = [&self.right, &self.wrong].into_iter();
@@ -85,8 +86,7 @@ impl Fleet {
         for service in [&self.right, &self.wrong] {
             service.settle().await;
         }
-        // After these passes, no cached answer is older than the last request, and the second in which that request
-        // ended is over.
+        // After these passes, the second of the last request is over, and no cached answer is older.
         self.pass().await;
         self.pass().await;
         for reader in self.readers() {
@@ -105,29 +105,24 @@ impl Fleet {
             let context = context(page);
             let records = store.records_of(&context, HOUR as u32, self.clock.now_seconds());
             let records = records.await.unwrap().into_iter();
-            count += records
-                .map(|(_, record)| record.histogram.count())
-                .sum::<u64>();
+            count += records.map(|(_, sums)| sums.histogram.count()).sum::<u64>();
         }
         count
     }
 }
 
-/// The JSON of an answer.
 async fn answer(reader: &Reader, question: &str) -> Value {
     serde_json::from_str(&reader.json(question).await.unwrap()).unwrap()
 }
 
 /// The warnings of a dashboard about a clock.
 async fn clock_warnings(reader: &Reader) -> Vec<String> {
-    let warnings = reader.health().await.warnings;
+    let mut warnings = reader.health().await.warnings;
+    warnings.retain(|text| text.contains("the clock of"));
     warnings
-        .into_iter()
-        .filter(|text| text.contains("the clock of"))
-        .collect()
 }
 
-async fn uses_the_stores_time(offset: i64, apart: &str) {
+async fn check_use_of_store_time(offset: i64, apart: &str) {
     let fleet = Fleet::new(offset).await;
     let wrong = &fleet.wrong;
     wrong.requests(24).await;
@@ -136,8 +131,8 @@ async fn uses_the_stores_time(offset: i64, apart: &str) {
     let skew = health.store.clock_skew_seconds.unwrap();
     assert_eq!(skew, offset);
     let own = format!("the clock of this instance (wrong) is {apart} the store's; set it (NTP); ");
-    let mut warnings = health.warnings.iter();
-    assert!(warnings.any(|text| text.starts_with(&own)), "{health:?}");
+    let is_own = |text: &String| text.starts_with(&own);
+    assert!(health.warnings.iter().any(is_own), "{health:?}");
     assert!(health.conditions.contains(&Condition::Clock));
     fleet.pass().await;
     // An instance follows the store's time only after two successive answers that agree.
@@ -162,7 +157,7 @@ async fn uses_the_stores_time(offset: i64, apart: &str) {
     }
 
     // The clock is set right. The next heartbeat ends the warning, and recorded requests keep their times.
-    fleet.manual_clock.set_wall(fleet.clock.now_seconds());
+    fleet.wrong_clock.set_wall(fleet.clock.now_seconds());
     fleet.pass().await;
     assert_eq!(wrong.health().store.clock_skew_seconds, Some(0));
     wrong.requests(24).await;
@@ -188,9 +183,9 @@ async fn uses_the_stores_time(offset: i64, apart: &str) {
 #[tokio::test]
 async fn a_clock_that_is_wrong_by_hours_is_reported_and_its_requests_are_shown() {
     tokio::join!(
-        uses_the_stores_time(2 * HOUR + 720, "2 h 12 min ahead of"),
-        uses_the_stores_time(365 * DAY, "365 d 0 h ahead of"),
-        uses_the_stores_time(-3 * DAY - 7 * HOUR, "3 d 7 h behind"),
+        check_use_of_store_time(2 * HOUR + 720, "2 h 12 min ahead of"),
+        check_use_of_store_time(365 * DAY, "365 d 0 h ahead of"),
+        check_use_of_store_time(-3 * DAY - 7 * HOUR, "3 d 7 h behind"),
     );
 }
 
@@ -207,13 +202,12 @@ async fn a_clock_half_an_hour_ahead_is_reported_and_still_used() {
     let marks = fleet.wrong.pulse.query().ask(&MarksQuery::default()).await;
     let as_of = marks.unwrap().as_of;
     assert!(as_of - fleet.clock.now_seconds() > 1_700);
-    // Heartbeats of this instance carry the store's time, so other instances list it for as long as it is alive.
+    // Heartbeats of this instance carry the store's time, so others list the instance while it lives.
     let instances = answer(fleet.dashboard.query(), "instances").await;
     let seen = instances["instances"][1]["last_seen"].as_i64().unwrap();
     assert!((seen - fleet.clock.now_seconds()).abs() < 5, "{seen}");
 }
 
-/// A clock that is set again and again, under load, with flushes at any time.
 #[tokio::test]
 async fn a_clock_that_is_set_again_and_again_loses_no_request_and_counts_none_twice() {
     let mut rng = fastrand::Rng::with_seed(seed());
@@ -221,7 +215,7 @@ async fn a_clock_that_is_set_again_and_again_loses_no_request_and_counts_none_tw
     for _ in 0..12 {
         let hours = [0, 0, 2, 3, -2, -3, -30][rng.usize(..7)];
         let time = fleet.clock.now_seconds() + hours * HOUR;
-        fleet.manual_clock.set_wall(time);
+        fleet.wrong_clock.set_wall(time);
         for _ in 0..rng.usize(1..5) {
             fleet.wrong.requests(rng.usize(1..40)).await;
             if rng.bool() {

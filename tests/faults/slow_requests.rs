@@ -30,8 +30,8 @@ type Served = (i64, u64, bool);
 /// All requests by hour and context.
 type All = BTreeMap<(i64, usize), Vec<Served>>;
 
-/// Draws the fault of the next second.
-fn begin_fault(proxy: &Proxy, rng: &mut fastrand::Rng) {
+/// Begins a random fault, ends all faults, or does nothing.
+fn change_faults(proxy: &Proxy, rng: &mut fastrand::Rng) {
     match rng.u32(..10) {
         0 => proxy.swallow_replies(rng.f64() * 0.5, rng.u64(..), Swallow::Cut),
         1 => proxy.truncate(rng.f64() * 0.5, rng.u64(..)),
@@ -112,13 +112,13 @@ async fn of_many_requests_the_slowest_and_the_newest_failed_are_listed() {
     let mut served = (0, All::new());
     for _ in 0..SECONDS {
         manual_clock.advance(Duration::from_secs(1));
-        begin_fault(&proxy, rng);
+        change_faults(&proxy, rng);
         let slowness = if rng.u32(..20) == 0 { 10.0 } else { 1.0 };
         for pulse in &pulses {
             pulse.simulation().drain();
             serve(pulse, (clock.now_seconds(), slowness), rng, &mut served);
         }
-        // Does not wait for the fold. After a failed flush, a later flush sends the requests again.
+        // No flush waits for the fold. After a failed flush, a later flush sends the requests again.
         let most = Duration::from_millis(60);
         let flushes = pulses
             .each_ref()

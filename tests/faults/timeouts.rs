@@ -24,13 +24,13 @@ async fn an_answer_may_take_as_long_as_configured() {
         until("an answer", async || store.hello().await.is_ok()).await;
     }
     proxy.delay(Duration::from_millis(700));
-    let (in_time, late) = tokio::join!(patient.hello(), default.hello());
+    let (in_time, too_slow) = tokio::join!(patient.hello(), default.hello());
     in_time.unwrap();
-    assert_eq!(late.unwrap_err().kind(), StoreErrorKind::TimedOut);
+    assert_eq!(too_slow.unwrap_err().kind(), StoreErrorKind::TimedOut);
     assert_eq!(proxy.connections(), 2);
 }
 
-/// A port whose queue of connections is full, so that it accepts no further connection.
+/// A port whose queue of connections is full: further connections wait.
 async fn busy_port() -> (tokio::net::TcpListener, Vec<tokio::net::TcpStream>) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

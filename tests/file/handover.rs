@@ -1,20 +1,19 @@
-//! A deploy: the next process starts while the last one still holds the file.
+//! A deploy: the new process starts while the old one still holds the file.
 
 use std::time::Duration;
 
-use crate::file::service::{PAGE, Place};
+use crate::file::service::{PAGE, Site};
 use crate::rig::wait::until;
 
 #[tokio::test]
 async fn twenty_processes_take_over_the_file_in_turn_and_count_each_request_once() {
-    let place = Place::new();
-    let mut old = place.start();
-    let mut served = 0;
-    old.serve(PAGE, 10);
+    let site = Site::new();
+    let mut old = site.start();
+    let mut served = 10;
+    old.serve(PAGE, served);
     old.settle().await;
-    served += 10;
     for round in 0..20 {
-        let new = place.start();
+        let new = site.start();
         for _ in 0..3 {
             old.serve(PAGE, 5);
             new.serve(PAGE, 7);
@@ -22,12 +21,12 @@ async fn twenty_processes_take_over_the_file_in_turn_and_count_each_request_once
             old.pulse.flush().await.unwrap();
             let error = new.pulse.flush().await.unwrap_err().to_string();
             assert!(error.contains("is open in this process already"), "{error}");
-            place.manual_clock.advance(Duration::from_secs(1));
+            site.manual_clock.advance(Duration::from_secs(1));
         }
         assert!(new.pulse.health().recording.pending_series > 0);
         old.shutdown().await;
         until("the file is taken over", async || {
-            place.manual_clock.advance(Duration::from_secs(1));
+            site.manual_clock.advance(Duration::from_secs(1));
             new.pulse.flush().await.is_ok()
         })
         .await;
@@ -40,13 +39,13 @@ async fn twenty_processes_take_over_the_file_in_turn_and_count_each_request_once
 
 #[tokio::test]
 async fn a_process_that_waits_for_the_file_warns_after_a_minute() {
-    let place = Place::new();
-    let old = place.start();
+    let site = Site::new();
+    let old = site.start();
     old.until_open().await;
-    let new = place.start();
+    let new = site.start();
     new.serve(PAGE, 7);
     until("the warning", async || {
-        place.manual_clock.advance(Duration::from_secs(5));
+        site.manual_clock.advance(Duration::from_secs(5));
         let _ = new.pulse.flush().await;
         new.warnings().contains("for more than a minute")
     })

@@ -3,16 +3,16 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tower_pulse_core::store::Store;
 use tower_pulse_file::FileIo;
 
-use crate::file::service::Place;
+use crate::file::service::Site;
 use crate::rig::seed::seed;
 
-/// A disk whose calls fail while a test wants this.
+/// A disk that a test can make fail.
 #[derive(Debug)]
 pub struct Power {
     kind: io::ErrorKind,
@@ -22,8 +22,8 @@ pub struct Power {
 #[derive(Debug, Default)]
 struct State {
     /// Whether writes and fsyncs fail.
-    refuses: bool,
-    /// The number of next fsyncs that fail.
+    is_refusing: bool,
+    /// How many of the next fsyncs fail.
     failing_syncs: u64,
     /// Whether all reads, writes and fsyncs fail.
     is_cut: bool,
@@ -31,7 +31,6 @@ struct State {
     unsynced: Vec<Change>,
 }
 
-/// A change of the file.
 #[derive(Debug)]
 enum Change {
     Write {
@@ -54,16 +53,14 @@ impl Power {
     }
 
     /// Lets writes and fsyncs fail from now on, or succeed again.
-    pub fn refuse(&self, refuses: bool) {
-        self.state.lock().unwrap().refuses = refuses;
+    pub fn refuse(&self, is_refusing: bool) {
+        self.state.lock().unwrap().is_refusing = is_refusing;
     }
 
-    /// Makes the next fsyncs fail.
     pub fn fail_syncs(&self, times: u64) {
         self.state.lock().unwrap().failing_syncs = times;
     }
 
-    /// Cuts the power.
     fn cut(&self) {
         self.state.lock().unwrap().is_cut = true;
     }
@@ -99,6 +96,15 @@ impl Power {
     fn failure(&self) -> io::Error {
         io::Error::new(self.kind, "a failure of the test")
     }
+
+    /// The state, unless changes fail.
+    fn writable(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state.lock().unwrap();
+        match state.is_refusing || state.is_cut {
+            true => Err(self.failure()),
+            false => Ok(state),
+        }
+    }
 }
 
 impl FileIo for Power {
@@ -110,10 +116,7 @@ impl FileIo for Power {
     }
 
     fn write(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
-        if state.refuses || state.is_cut {
-            return Err(self.failure());
-        }
+        let mut state = self.writable()?;
         let mut before = vec![0; bytes.len()];
         let len = file.metadata()?.len();
         let known = len.saturating_sub(offset).min(bytes.len() as u64) as usize;
@@ -132,22 +135,16 @@ impl FileIo for Power {
     }
 
     fn set_len(&self, file: &File, len: u64) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
-        if state.refuses || state.is_cut {
-            return Err(self.failure());
-        }
+        let mut state = self.writable()?;
         let before = file.metadata()?.len();
         state.unsynced.push(Change::Len { before, after: len });
         file.set_len(len)
     }
 
     fn sync(&self, _: &File) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.writable()?;
         if state.failing_syncs > 0 {
             state.failing_syncs -= 1;
-            return Err(self.failure());
-        }
-        if state.refuses || state.is_cut {
             return Err(self.failure());
         }
         state.unsynced.clear();
@@ -165,14 +162,14 @@ fn cuts() -> u64 {
 async fn a_power_cut_loses_only_requests_that_were_not_durable() {
     let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
-    let place = Place::new();
+    let site = Site::new();
     let pages: Vec<String> = (0..40).map(|page| format!("GET /{page}")).collect();
     // The number of durable requests, by each of the three counts of `served`. The counts may differ, because a cut may
     // lose only the last calls of a flush.
     let mut durable = [0; 3];
     for cut in 0..cuts() {
         let power = Arc::new(Power::new(io::ErrorKind::Other));
-        let service = place.start_on(power.clone());
+        let service = site.start_on(power.clone());
         service.until_open().await;
         let counted = service.served(&pages).await;
         assert_eq!(counted, durable, "seed {seed}, cut {cut}");
@@ -184,7 +181,7 @@ async fn a_power_cut_loses_only_requests_that_were_not_durable() {
                 served = served.map(|counted| counted + requests);
             }
             let seconds = random.u64(0..3) * random.u64(1..40);
-            place.manual_clock.advance(Duration::from_secs(seconds));
+            site.manual_clock.advance(Duration::from_secs(seconds));
             if random.u8(0..8) == 0 {
                 power.fail_syncs(random.u64(1..3));
             }
@@ -199,13 +196,13 @@ async fn a_power_cut_loses_only_requests_that_were_not_durable() {
         drop(service);
         let _ = store.sync().await;
         drop(store);
-        place.until_released().await;
+        site.until_released().await;
         let mut options = std::fs::OpenOptions::new();
-        let file = options.read(true).write(true).open(place.path()).unwrap();
+        let file = options.read(true).write(true).open(site.path()).unwrap();
         power.lose_changes(&file, &mut random);
         drop(file);
 
-        let service = place.start();
+        let service = site.start();
         // No task folds here. This addition makes the next flush fold the entries from before the cut.
         service.pulse.counter("reopened").add(1);
         service.settle().await;
@@ -218,7 +215,7 @@ async fn a_power_cut_loses_only_requests_that_were_not_durable() {
         }
         durable = counted;
         service.shutdown().await;
-        place.until_released().await;
+        site.until_released().await;
     }
-    assert_eq!(place.files(), ["pulse.redb"], "seed {seed}");
+    assert_eq!(site.files(), ["pulse.redb"], "seed {seed}");
 }

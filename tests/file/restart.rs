@@ -7,16 +7,16 @@ use tower_pulse::query::MarksQuery;
 use tower_pulse_core::query::dashboard::ProfileQuery;
 use tower_pulse_core::store::Upkeep;
 
-use crate::file::service::{NOW, PAGE, Place, Service};
+use crate::file::service::{NOW, PAGE, Service, Site};
 
 #[tokio::test]
 async fn the_next_process_has_all_data_of_the_last_process() {
-    let place = Place::new();
+    let site = Site::new();
     let pages = [PAGE.to_owned(), "GET /slow".to_owned()];
     let marks: [&[&str]; 3] = [&["1.0"], &["1.0"], &["1.1", "1.0"]];
     for (round, marked) in (1..).zip(marks) {
         let version = marked[0];
-        let start = || Service::new(place.options(), &place.clock, |b| b.app_version(version));
+        let start = || Service::new(site.options(), &site.clock, |b| b.app_version(version));
         let service = start();
         service.serve(PAGE, 100);
         let slow = Duration::from_secs(2);
@@ -28,7 +28,7 @@ async fn the_next_process_has_all_data_of_the_last_process() {
         drop(posts);
         service.pulse.simulation().heartbeat().await.unwrap();
         service.shutdown().await;
-        place.until_released().await;
+        site.until_released().await;
         let service = start();
         service.until_open().await;
         assert_eq!(service.served(&pages).await, [101 * round; 3]);
@@ -41,52 +41,48 @@ async fn the_next_process_has_all_data_of_the_last_process() {
         let marks = marks.unwrap().value.marks;
         let versions = marks.iter().filter_map(|mark| mark.version.as_deref());
         assert!(versions.eq(marked.iter().copied()), "{marks:?}");
-        place.manual_clock.advance(Duration::from_secs(3_600));
+        site.manual_clock.advance(Duration::from_secs(3_600));
         service.shutdown().await;
-        place.until_released().await;
+        site.until_released().await;
     }
-    assert_eq!(place.files(), ["pulse.redb"]);
-    assert!(place.clock.now_seconds() > NOW);
+    assert_eq!(site.files(), ["pulse.redb"]);
+    assert!(site.clock.now_seconds() > NOW);
 }
 
 #[tokio::test]
 async fn the_time_between_two_processes_is_not_recorded() {
-    let place = Place::new();
-    // Runs a process for four hours. Returns the number of recorded hours in the usual week.
+    let site = Site::new();
+    // Runs a process for four hours. Returns the weight of all hours in the profile.
     let hours = async || {
-        let service = place.start();
+        let service = site.start();
         service.until_open().await;
         for _ in 0..4 {
             service.serve(PAGE, 10);
             service.settle().await;
-            place.manual_clock.advance(Duration::from_secs(3_600));
+            site.manual_clock.advance(Duration::from_secs(3_600));
         }
         service.serve(PAGE, 1);
         service.settle().await;
         let profile = service.pulse.query().ask(&ProfileQuery::default()).await;
         service.shutdown().await;
-        place.until_released().await;
-        profile
-            .unwrap()
-            .hours
-            .iter()
-            .map(|hour| hour.weight)
-            .sum::<f64>()
+        site.until_released().await;
+        let profile = profile.unwrap();
+        profile.hours.iter().map(|hour| hour.weight).sum::<f64>()
     };
     let first = hours().await;
     assert!((3.0..=4.0).contains(&first), "{first}");
-    let ended = place.clock.now_seconds();
+    let ended = site.clock.now_seconds();
     // A restart within a few seconds leaves no gap.
     for (away, gaps) in [(5, vec![]), (36_000, vec![(ended + 5, ended + 36_005)])] {
-        place.manual_clock.advance(Duration::from_secs(away));
-        let service = place.start();
+        site.manual_clock.advance(Duration::from_secs(away));
+        let service = site.start();
         service.until_open().await;
-        let status = service.store.status(place.clock.now_seconds());
+        let status = service.store.status(site.clock.now_seconds());
         assert_eq!(status.await.unwrap().gaps, gaps);
         service.shutdown().await;
-        place.until_released().await;
+        site.until_released().await;
     }
-    // None of the ten hours between the processes is part of the usual week.
+    // The profile lacks the ten hours between the processes.
     let both = hours().await;
     assert!(
         (first + 3.0..=first + 5.0).contains(&both),

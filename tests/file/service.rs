@@ -6,26 +6,25 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
-use tower_pulse_core::store::CounterQuery;
-use tower_pulse_core::store::Query;
 use tower_pulse_core::store::in_process::InProcessStore;
-use tower_pulse_file::FileIo;
-use tower_pulse_file::{FileOptions, FileStore};
+use tower_pulse_core::store::{CounterQuery, Query, Store};
+use tower_pulse_file::{FileIo, FileOptions, FileStore};
 
+use crate::faults::service::settle;
 use crate::rig::process::{TempDir, is_held};
 use crate::rig::wait::until;
 
 pub const NOW: i64 = 1_700_000_400;
 pub const PAGE: &str = "GET /";
 
-/// A directory for the store's file, and the clock of all processes that open the file.
-pub struct Place {
+/// A directory for the store's file, and the clock of all processes that open this file.
+pub struct Site {
     pub dir: TempDir,
     pub clock: Clock,
     pub manual_clock: ManualClock,
 }
 
-impl Place {
+impl Site {
     pub fn new() -> Self {
         let (clock, manual_clock) = Clock::manual(NOW);
         Self {
@@ -44,22 +43,18 @@ impl Place {
         options.clock(self.clock.clone())
     }
 
-    /// Starts a service.
     pub fn start(&self) -> Service {
         Service::new(self.options(), &self.clock, |builder| builder)
     }
 
-    /// Starts a service that reads and writes its file through `io`.
     pub fn start_on(&self, io: Arc<dyn FileIo>) -> Service {
         Service::new(self.options().io(io), &self.clock, |builder| builder)
     }
 
-    /// Waits until no process holds the file.
     pub async fn until_released(&self) {
         until_released(&self.path()).await;
     }
 
-    /// The files in the directory, in order.
     pub fn files(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.dir.path()).unwrap();
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -69,12 +64,10 @@ impl Place {
     }
 }
 
-/// Waits until no process holds a file.
 pub async fn until_released(path: &Path) {
     until("the file is released", async || !is_held(path)).await;
 }
 
-/// A process of the service.
 pub struct Service {
     pub pulse: Pulse,
     pub store: Arc<InProcessStore>,
@@ -93,7 +86,6 @@ impl Service {
         Self { pulse, store }
     }
 
-    /// Serves requests of a page.
     pub fn serve(&self, page: &str, requests: u64) {
         for _ in 0..requests {
             self.pulse
@@ -104,32 +96,22 @@ impl Service {
 
     /// Flushes until a flush succeeds.
     pub async fn settle(&self) {
-        until("a flush succeeds", async || {
-            self.pulse.flush().await.is_ok()
-        })
-        .await;
+        settle(&self.pulse).await;
     }
 
-    /// Waits until the store answers.
     pub async fn until_open(&self) {
-        until("the file is open", async || {
-            self.store
-                .counters(&CounterQuery::new(["x"], 60))
-                .await
-                .is_ok()
-        })
-        .await;
+        let query = CounterQuery::new(["x"], 60);
+        let is_open = async || self.store.counters(&query).await.is_ok();
+        until("the file is open", is_open).await;
     }
 
-    /// The sum of a counter, by day.
     pub async fn sum(&self, name: &str) -> u64 {
         let query = CounterQuery::new([name], 86_400);
         let counters = self.store.counters(&query).await.unwrap();
         counters[0].sum() as u64
     }
 
-    /// The number of served requests, counted in three ways: by the user's counter, by the counter of all requests, and
-    /// by the counters of some pages.
+    /// Served requests by the user's counter, by the counter of all requests, and by the counters of `pages`.
     pub async fn served(&self, pages: &[String]) -> [u64; 3] {
         let mut page_hits = 0;
         for page in pages {
@@ -142,9 +124,7 @@ impl Service {
         self.pulse.shutdown().await.unwrap();
     }
 
-    /// The store's warnings, one per line.
     pub fn warnings(&self) -> String {
-        use tower_pulse_core::store::Store;
         self.store.warnings().join("\n")
     }
 }

@@ -13,30 +13,30 @@ use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_file::{FileIo, FileOptions};
 
 use crate::file::power::Power;
-use crate::file::service::{NOW, PAGE, Place, Service};
+use crate::file::service::{NOW, PAGE, Service, Site};
 use crate::rig::wait::until;
 
 /// Starts a service on a file with content that the service must not change. Returns the error of a flush.
 async fn refusal_of(content: &[u8]) -> String {
-    let place = Place::new();
-    std::fs::write(place.path(), content).unwrap();
-    let service = place.start();
+    let site = Site::new();
+    std::fs::write(site.path(), content).unwrap();
+    let service = site.start();
     service.serve(PAGE, 3);
     let error = service.pulse.flush().await.unwrap_err().to_string();
     assert!(service.warnings().contains(&error), "{error}");
     let conditions = service.pulse.health().conditions;
     assert!(conditions.contains(&Condition::File), "{conditions:?}");
     drop(service);
-    place.until_released().await;
-    assert_eq!(std::fs::read(place.path()).unwrap(), content);
-    assert_eq!(place.files(), ["pulse.redb"]);
+    site.until_released().await;
+    assert_eq!(std::fs::read(site.path()).unwrap(), content);
+    assert_eq!(site.files(), ["pulse.redb"]);
     error
 }
 
 #[tokio::test]
 async fn a_file_of_another_program_or_of_a_newer_version_is_never_changed() {
-    let place = Place::new();
-    let other = place.dir.path().join("other.redb");
+    let site = Site::new();
+    let other = site.dir.path().join("other.redb");
     drop(redb::Database::create(&other).unwrap());
     let mut newer = b"tower-pulse file".to_vec();
     newer.extend_from_slice(&2u32.to_be_bytes());
@@ -53,24 +53,24 @@ async fn a_file_of_another_program_or_of_a_newer_version_is_never_changed() {
     }
 }
 
-/// Damages a file that has 100 requests, and records 7 requests in a new service. Returns the new service's warnings
-/// and requests, and the names of the files.
+/// Damages a file with 100 requests, and serves 7 requests in a new service. Returns its warnings, the counted
+/// requests, and the names of the files.
 async fn damaged(damage: impl FnOnce(&Path)) -> (String, u64, Vec<String>) {
-    let place = Place::new();
-    let service = place.start();
+    let site = Site::new();
+    let service = site.start();
     service.serve(PAGE, 100);
     service.shutdown().await;
-    place.until_released().await;
-    damage(&place.path());
-    let before = std::fs::read(place.path()).unwrap();
-    let service = place.start();
+    site.until_released().await;
+    damage(&site.path());
+    let before = std::fs::read(site.path()).unwrap();
+    let service = site.start();
     service.serve(PAGE, 7);
     service.settle().await;
     let (warnings, served) = (service.warnings(), service.sum("served").await);
     service.shutdown().await;
-    let files = place.files();
+    let files = site.files();
     if let [_, renamed] = &files[..] {
-        let renamed = std::fs::read(place.dir.path().join(renamed)).unwrap();
+        let renamed = std::fs::read(site.dir.path().join(renamed)).unwrap();
         // The process that opened the file has written its own id into the first page.
         let header = before.len().min(4_096);
         assert_eq!(renamed[header..], before[header..]);
@@ -102,48 +102,36 @@ async fn a_damaged_file_is_renamed() {
 
 #[tokio::test]
 async fn the_store_waits_for_a_missing_directory_and_refuses_a_directory_as_its_file() {
-    let place = Place::new();
-    let dir = place.dir.path().join("later");
+    let site = Site::new();
+    let dir = site.dir.path().join("later");
     let options = FileOptions::new(dir.join("pulse.redb")).unwrap();
-    let service = Service::new(options.clock(place.clock.clone()), &place.clock, |b| b);
+    let service = Service::new(options.clock(site.clock.clone()), &site.clock, |b| b);
     service.serve(PAGE, 5);
     let error = service.pulse.flush().await.unwrap_err().to_string();
     assert!(error.contains("does not exist: create it"), "{error}");
     std::fs::create_dir(&dir).unwrap();
-    place.manual_clock.advance(Duration::from_secs(20));
+    site.manual_clock.advance(Duration::from_secs(20));
     service.settle().await;
     assert_eq!(service.sum("served").await, 5);
     assert_eq!(service.warnings(), "");
     let mode = std::fs::metadata(dir.join("pulse.redb")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600, "only its owner reads the file");
 
-    let place = Place::new();
-    std::fs::create_dir(place.path()).unwrap();
-    let service = place.start();
+    let site = Site::new();
+    std::fs::create_dir(site.path()).unwrap();
+    let service = site.start();
     service.serve(PAGE, 5);
     let error = service.pulse.flush().await.unwrap_err().to_string();
     assert!(error.contains("it is a directory"), "{error}");
 }
 
-/// Lets time pass until a flush writes to the file again.
-async fn until_written(place: &Place, service: &Service) {
+/// Advances the clock until a flush succeeds.
+async fn until_written(site: &Site, service: &Service) {
     until("the file is written again", async || {
-        place.manual_clock.advance(Duration::from_secs(20));
+        site.manual_clock.advance(Duration::from_secs(20));
         service.pulse.flush().await.is_ok()
     })
     .await;
-}
-
-/// Checks that a service and the next one on its file both have this number of requests, and that there are no
-/// warnings.
-async fn assert_served(place: &Place, service: Service, requests: u64) {
-    assert_eq!(service.served(&[PAGE.to_owned()]).await, [requests; 3]);
-    assert_eq!(service.warnings(), "");
-    service.shutdown().await;
-    place.until_released().await;
-    let service = place.start();
-    service.until_open().await;
-    assert_eq!(service.served(&[PAGE.to_owned()]).await, [requests; 3]);
 }
 
 #[tokio::test]
@@ -152,8 +140,8 @@ async fn a_disk_that_refuses_writes_for_a_while_loses_nothing() {
         (io::ErrorKind::StorageFull, "the disk is full"),
         (io::ErrorKind::ReadOnlyFilesystem, "read-only"),
     ] {
-        let (place, power) = (Place::new(), Arc::new(Power::new(kind)));
-        let service = place.start_on(power.clone());
+        let (site, power) = (Site::new(), Arc::new(Power::new(kind)));
+        let service = site.start_on(power.clone());
         service.serve(PAGE, 10);
         service.settle().await;
         service.store.sync().await.unwrap();
@@ -164,13 +152,19 @@ async fn a_disk_that_refuses_writes_for_a_while_loses_nothing() {
         assert!(error.contains(text), "{error}");
         for _ in 0..5 {
             service.serve(PAGE, 10);
-            place.manual_clock.advance(Duration::from_secs(20));
+            site.manual_clock.advance(Duration::from_secs(20));
             assert!(service.pulse.flush().await.is_err());
         }
         assert!(service.warnings().contains(text), "{}", service.warnings());
         power.refuse(false);
-        until_written(&place, &service).await;
-        assert_served(&place, service, 70).await;
+        until_written(&site, &service).await;
+        assert_eq!(service.served(&[PAGE.to_owned()]).await, [70; 3]);
+        assert_eq!(service.warnings(), "");
+        service.shutdown().await;
+        site.until_released().await;
+        let service = site.start();
+        service.until_open().await;
+        assert_eq!(service.served(&[PAGE.to_owned()]).await, [70; 3]);
     }
 }
 
@@ -178,11 +172,11 @@ async fn a_disk_that_refuses_writes_for_a_while_loses_nothing() {
 /// exceeded.
 #[tokio::test]
 async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
-    let place = Place::new();
+    let site = Site::new();
     let power = Arc::new(Power::new(io::ErrorKind::Other));
-    let options = place.options().io(power.clone());
+    let options = site.options().io(power.clone());
     let options = options.durable_every(Duration::from_secs(60)).unwrap();
-    let service = Service::new(options, &place.clock, |builder| builder);
+    let service = Service::new(options, &site.clock, |builder| builder);
     let pages: Vec<_> = (0..1_900).map(|page| format!("GET /{page}")).collect();
     for second in 0..45 {
         for page in &pages {
@@ -192,38 +186,23 @@ async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
                 service.pulse.record(page, duration, status);
             }
         }
-        place.manual_clock.advance(Duration::from_secs(1));
+        site.manual_clock.advance(Duration::from_secs(1));
         service.settle().await;
     }
     power.fail_syncs(1);
     assert!(service.store.sync().await.is_err());
-    until_written(&place, &service).await;
+    until_written(&site, &service).await;
     let lost = service.pulse.health().flush.lost;
     assert_eq!((service.sum("hits").await, lost), (45 * 4 * 1_900, 0));
     service.shutdown().await;
 }
 
 #[tokio::test]
-async fn an_fsync_that_fails_loses_nothing() {
-    let place = Place::new();
-    let power = Arc::new(Power::new(io::ErrorKind::Other));
-    let service = place.start_on(power.clone());
-    for round in 0..5 {
-        service.serve(PAGE, 10);
-        service.settle().await;
-        power.fail_syncs(1 + round % 2);
-        assert!(service.store.sync().await.is_err());
-        until_written(&place, &service).await;
-    }
-    assert_served(&place, service, 50).await;
-}
-
-#[tokio::test]
 async fn a_shutdown_on_a_full_disk_reports_the_disk_and_the_lost_requests() {
-    let place = Place::new();
+    let site = Site::new();
     let power = Arc::new(Power::new(io::ErrorKind::StorageFull));
-    let options = place.options().io(power.clone());
-    let service = Service::new(options, &place.clock, |builder| {
+    let options = site.options().io(power.clone());
+    let service = Service::new(options, &site.clock, |builder| {
         builder.shutdown_timeout(Duration::from_millis(300))
     });
     service.serve(PAGE, 10);
@@ -243,9 +222,9 @@ async fn a_shutdown_on_a_full_disk_reports_the_disk_and_the_lost_requests() {
 
 #[tokio::test]
 async fn the_file_stays_within_file_bytes_by_removing_the_oldest_minutes() {
-    let place = Place::new();
-    let options = place.options().file_bytes(16 << 20).unwrap();
-    let service = Service::new(options, &place.clock, |builder| builder);
+    let site = Site::new();
+    let options = site.options().file_bytes(16 << 20).unwrap();
+    let service = Service::new(options, &site.clock, |builder| builder);
     let mut served = 0;
     for minute in 0..120 {
         for page in 0..500 {
@@ -256,9 +235,9 @@ async fn the_file_stays_within_file_bytes_by_removing_the_oldest_minutes() {
                 served += 1;
             }
         }
-        place.manual_clock.advance(Duration::from_secs(60));
+        site.manual_clock.advance(Duration::from_secs(60));
         service.settle().await;
-        let len = std::fs::metadata(place.path()).unwrap().len();
+        let len = std::fs::metadata(site.path()).unwrap().len();
         assert!(len <= 16 << 20, "minute {minute}: {len} bytes");
     }
     let warnings = service.warnings();
@@ -269,15 +248,14 @@ async fn the_file_stays_within_file_bytes_by_removing_the_oldest_minutes() {
 
 #[tokio::test]
 async fn recording_continues_after_the_clock_has_gone_back() {
-    let place = Place::new();
-    let service = place.start();
+    let site = Site::new();
+    let service = site.start();
     service.serve(PAGE, 10);
     service.shutdown().await;
-    place.until_released().await;
-    place
-        .manual_clock
-        .set_wall(place.clock.now_seconds() - 86_400);
-    let service = place.start();
+    site.until_released().await;
+    site.manual_clock
+        .set_wall(site.clock.now_seconds() - 86_400);
+    let service = site.start();
     service.serve(PAGE, 10);
     service.settle().await;
     assert_eq!(service.sum("served").await, 20);
@@ -301,9 +279,9 @@ impl FileIo for Hanging {
 
 #[tokio::test]
 async fn the_number_of_calls_that_wait_for_a_hanging_disk_is_bounded() {
-    let place = Place::new();
+    let site = Site::new();
     let disk = Arc::new(Hanging::default());
-    let service = place.start_on(disk.clone());
+    let service = site.start_on(disk.clone());
     service.serve(PAGE, 10);
     service.settle().await;
     for _ in 0..3 {
@@ -355,13 +333,13 @@ impl FileIo for Slow {
 
 #[tokio::test]
 async fn a_slow_fsync_does_not_delay_the_next_one() {
-    let place = Place::new();
+    let site = Site::new();
     let disk = Arc::new(Slow {
-        manual_clock: place.manual_clock.clone(),
+        manual_clock: site.manual_clock.clone(),
         next_takes: Mutex::default(),
         syncs: AtomicU64::new(0),
     });
-    let service = place.start_on(disk.clone());
+    let service = site.start_on(disk.clone());
     service.until_open().await;
     for _ in 0..2 {
         let synced = disk.syncs.load(Ordering::SeqCst);
@@ -372,7 +350,7 @@ async fn a_slow_fsync_does_not_delay_the_next_one() {
         let is_synced = async || disk.syncs.load(Ordering::SeqCst) > synced;
         until("the flush is durable", is_synced).await;
         // The next flush follows a second after the first.
-        place.manual_clock.advance(Duration::from_millis(500));
+        site.manual_clock.advance(Duration::from_millis(500));
     }
     service.shutdown().await;
 }

@@ -1,11 +1,10 @@
-//! The API's answers about the past and the present: every endpoint, with the parameters that reach its fields. The
-//! fixtures have the expected answers to the same questions about the same requests under the same clock.
+//! The API's answers about the past and the present, from every endpoint. The fixtures have the expected answers.
 
 use axum::Router;
 use http::StatusCode;
 use serde_json::{Map, Value};
 use tower_pulse::admin::Access;
-use tower_pulse::store::Store as Shared;
+use tower_pulse::store::Store as StoreHandle;
 
 use crate::frozen::past::Time;
 use crate::frozen::present::Present;
@@ -17,12 +16,12 @@ fn before(name: &str) -> Map<String, Value> {
     serde_json::from_slice(&std::fs::read(fixture(LAST, name)).unwrap()).unwrap()
 }
 
-/// Asks all questions of a fixture about the past and the present.
-pub async fn ask(name: &str, store: &Shared, time: &Time) -> Value {
+/// Records the present, and asks all questions of a fixture.
+pub async fn ask(name: &str, store: &StoreHandle, time: &Time) -> Value {
     let present = Present::record(store, time, name == "redis.json").await;
     let app = present.pulses[0].router(Access::open());
     let mut answers = before(name);
-    // A name with a method belongs to a request that writes. Those requests follow below.
+    // A question with a space is a request that writes, and is asked below.
     let asked = answers.iter_mut();
     for (question, answer) in asked.filter(|(name, _)| !name.contains(' ')) {
         let (status, read) = asking::ask(&app, &format!("/api/{question}")).await;
@@ -103,24 +102,24 @@ pub fn assert_as_before(name: &str, answers: &Value) {
     );
 }
 
-fn compare(before: &Value, now: &Value, place: &str, differences: &mut Vec<String>) {
+fn compare(before: &Value, now: &Value, path: &str, differences: &mut Vec<String>) {
     match (before, now) {
         (Value::Object(before), Value::Object(now)) => {
             for (name, value) in before {
-                let place = format!("{place} {name}");
+                let path = format!("{path} {name}");
                 match now.get(name) {
-                    Some(now) => compare(value, now, &place, differences),
-                    None => differences.push(format!("{place}: {value} before, and missing now")),
+                    Some(now) => compare(value, now, &path, differences),
+                    None => differences.push(format!("{path}: {value} before, and missing now")),
                 }
             }
         }
         (Value::Array(before), Value::Array(now)) if before.len() == now.len() => {
             for (at, (before, now)) in before.iter().zip(now).enumerate() {
-                compare(before, now, &format!("{place}[{at}]"), differences);
+                compare(before, now, &format!("{path}[{at}]"), differences);
             }
         }
         _ if before == now => {}
-        _ => differences.push(format!("{place}: {before} before, {now} now")),
+        _ => differences.push(format!("{path}: {before} before, {now} now")),
     }
 }
 

@@ -1,11 +1,11 @@
-//! Compares a whole file, and the answers from the file, with the fixtures. A fixture leaves out most zeros of a file.
+//! Compares the content of a file, and the answers from it, with the fixtures.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use redb::backends::InMemoryBackend;
 use redb::{ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, TableHandle};
-use tower_pulse::store::Store as Shared;
+use tower_pulse::store::Store as StoreHandle;
 use tower_pulse_core::store::Query;
 use tower_pulse_file::{FileOptions, FileStore};
 
@@ -48,12 +48,11 @@ fn whole(parts: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Opens a store in a file.
-async fn open(path: &Path, time: &Time) -> Shared {
+async fn open(path: &Path, time: &Time) -> StoreHandle {
     let options = FileOptions::new(path).unwrap().clock(time.clock.clone());
     let store = Arc::new(FileStore::open(options).unwrap());
     until("the file is open", async || store.fleet(0).await.is_ok()).await;
-    Shared::from(store)
+    StoreHandle::from(store)
 }
 
 async fn wait_until_released(path: &Path) {
@@ -61,7 +60,7 @@ async fn wait_until_released(path: &Path) {
 }
 
 /// Records the past into a file, and releases the file.
-async fn stored(dir: &TempDir) -> std::path::PathBuf {
+async fn record_past(dir: &TempDir) -> std::path::PathBuf {
     let path = dir.path().join("pulse.redb");
     let time = Time::new(START);
     let store = open(&path, &time).await;
@@ -84,7 +83,7 @@ async fn a_file_of_0_1_0_is_read_and_continued() {
 #[tokio::test]
 async fn this_version_stores_the_same_file_as_0_1_0() {
     let dir = TempDir::new("frozen");
-    let path = stored(&dir).await;
+    let path = record_past(&dir).await;
     let now = std::fs::read(&path).unwrap();
     if is_freezing() {
         write_fixture(FILE, &parts(&now));
@@ -93,7 +92,7 @@ async fn this_version_stores_the_same_file_as_0_1_0() {
         return write_fixture(ANSWERS, answers::to_lines(&answers).as_bytes());
     }
     let before = whole(&std::fs::read(fixture(LAST, FILE)).unwrap());
-    // The file begins with its name and version. The id of the process that holds it follows.
+    // The file begins with the name and the version of its format. The id of the process that holds the file follows.
     assert_eq!(now[..20], before[..20], "{BEFORE_A_CHANGE}");
     assert_stored(&content(before), &content(now));
 }
@@ -101,7 +100,8 @@ async fn this_version_stores_the_same_file_as_0_1_0() {
 /// Tables that are sorted by the random ids of instances: `crates/file/src/kept/tests.rs` tests their bytes.
 const OF_INSTANCES: [&str; 2] = ["journal", "state"];
 
-/// The fields of all tables of a file, sorted, one per line, with masked random names.
+/// The fields of the tables, sorted, one per line, with masked random names. The tables `OF_INSTANCES` have only their
+/// names.
 fn content(file: Vec<u8>) -> Vec<String> {
     let database = redb::Database::builder()
         .create_with_backend(behind_first_page(file))

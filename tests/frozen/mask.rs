@@ -1,6 +1,5 @@
 //! Masks random names, which differ from run to run. A random name is at least sixteen hexadecimal digits in a row.
 
-/// The fewest digits of a random name.
 const LEAST: usize = 16;
 
 /// The bytes, with an `x` for each digit of a random name.

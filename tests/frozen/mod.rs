@@ -1,5 +1,5 @@
-//! This version reads a whole Redis and a whole file of 0.1.0, and continues with them. It stores the same bytes,
-//! unless a change is intended. `crates/model/tests/frozen` tests each stored form.
+//! This version reads a whole Redis and a whole file of 0.1.0, and continues with them. It stores the same bytes as
+//! 0.1.0, unless a change is intended. `crates/model/tests/frozen` tests each stored form.
 //!
 //! The bytes of a version are frozen when it is released. To write its fixtures, run
 //! `PULSE_FREEZE=1 cargo test --all-features --test integration frozen::`.
@@ -15,14 +15,13 @@ mod server;
 /// The last version whose bytes were frozen.
 const LAST: &str = "0.1.0";
 
-/// Steps that are required before stored bytes may change.
+/// Advice for a developer whose change alters stored bytes.
 const BEFORE_A_CHANGE: &str = "Is the change of the stored bytes intended? Instances of both versions share a Redis \
     while a service is deployed, and a file outlives its process. Raise ENTRY_VERSION (crates/model/src/entry.rs) \
     if an older instance would fold differently, and VERSION (crates/file/src/disk.rs) if an older process cannot \
     continue with the file. Describe each raised version in CHANGELOG.md. Then write the fixtures of this version \
     (PULSE_FREEZE=1), and keep the fixtures of the last version";
 
-/// Fails unless this version stores the same lines.
 fn assert_stored(before: &[String], now: &[String]) {
     let missing: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
     let new: Vec<_> = now.iter().filter(|line| !before.contains(line)).collect();
@@ -32,13 +31,11 @@ fn assert_stored(before: &[String], now: &[String]) {
     );
 }
 
-/// The path of a fixture.
 fn fixture(version: &str, name: &str) -> std::path::PathBuf {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     folder.join("tests/frozen").join(version).join(name)
 }
 
-/// Whether to write fixtures, instead of comparing what this version stores with them.
 fn is_freezing() -> bool {
     std::env::var_os("PULSE_FREEZE").is_some()
 }

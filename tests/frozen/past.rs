@@ -1,6 +1,5 @@
-//! A recorded past of a small service, in which there are two versions of the service and all kinds of stored data.
-//! Requests go through the layer. The test sets the time, so the stored data is the same each time, except for random
-//! names.
+//! A recorded past of a small service, with two versions of the service and all kinds of stored data. Requests go
+//! through the layer. The test sets the time, so each run stores the same data, except for random names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use axum::routing::{get, post};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
-use tower_pulse::store::Store as Shared;
+use tower_pulse::store::Store as StoreHandle;
 use tower_pulse::{Builder, Change, Clock, ManualClock, Pulse};
 use tower_pulse_core::store::{FencedBatch, Store};
 use tower_pulse_model::aggregate::Aggregate;
@@ -27,36 +26,35 @@ use crate::rig::wait::until;
 /// 2023-11-14, 22:20 UTC: a Tuesday.
 pub const START: i64 = 1_700_000_400;
 /// Seconds from each part of the past to the next: parts are in neighbouring minutes, hours and days.
-const STEPS: [u64; 7] = [60, 60, 3_600, 60, 6_900, 80_000, 60];
+const PAUSES: [i64; 7] = [60, 60, 3_600, 60, 6_900, 80_000, 60];
 /// The part with which the second version begins.
 const SECOND_VERSION: usize = 4;
-/// Seconds from the last part to the time at which everything is read.
-const UNTIL_READ: u64 = 90;
+/// Seconds from the last part to the time at which all data is read.
+const UNTIL_READ: i64 = 90;
 pub const HISTORY: Duration = Duration::from_secs(30 * 86_400);
 const CHANGE: &str = "1700000400-1";
 
-/// The clock of the service and its store.
 #[derive(Clone)]
 pub struct Time {
     pub clock: Clock,
-    pub hand: ManualClock,
+    pub manual_clock: ManualClock,
 }
 
 impl Time {
     pub fn new(second: i64) -> Self {
-        let (clock, hand) = Clock::manual(second);
-        Self { clock, hand }
+        let (clock, manual_clock) = Clock::manual(second);
+        Self {
+            clock,
+            manual_clock,
+        }
     }
 
-    /// The time at which everything is read.
     pub fn to_read() -> Self {
-        let passed = STEPS.iter().sum::<u64>() + UNTIL_READ;
-        Self::new(START + i64::try_from(passed).unwrap())
+        Self::new(second(PAUSES.len()) + UNTIL_READ)
     }
 }
 
-/// The builder of every instance.
-pub fn builder(store: &Shared, time: &Time, version: &str) -> Builder {
+pub fn builder(store: &StoreHandle, time: &Time, version: &str) -> Builder {
     let builder = Pulse::builder()
         .store(store.clone())
         .clock(time.clock.clone());
@@ -74,8 +72,8 @@ pub fn instance(builder: Builder) -> Pulse {
 }
 
 /// The service. Its handlers advance the clock instead of taking time.
-pub fn service(pulse: &Pulse, hand: &ManualClock, product: Duration) -> Router {
-    let (timed, paying) = (hand.clone(), hand.clone());
+pub fn service(pulse: &Pulse, manual_clock: &ManualClock, product: Duration) -> Router {
+    let (timed, paying) = (manual_clock.clone(), manual_clock.clone());
     let of_timer = pulse.clone();
     let show = async move || {
         of_timer
@@ -105,26 +103,26 @@ pub async fn send(app: &Router, method: &str, uri: &str, queued: &str) {
     response.into_body().collect().await.unwrap();
 }
 
-/// Flushes until the store has everything.
+/// Flushes until the store has all samples.
 pub async fn settle(pulse: &Pulse) {
     until("all is flushed", async || pulse.flush().await.is_ok()).await;
 }
 
 /// Records the past. Another instance appends the last call, which is not folded.
-pub async fn record(store: &Shared, time: &Time) {
+pub async fn record(store: &StoreHandle, time: &Time) {
     let backend: Arc<dyn Store> = store.clone().into();
     let mut pulse = instance(builder(store, time, "1.4.1"));
-    let mut app = service(&pulse, &time.hand, Duration::from_millis(17));
-    for (number, step) in STEPS.into_iter().enumerate() {
+    let mut app = service(&pulse, &time.manual_clock, Duration::from_millis(17));
+    for (number, pause) in PAUSES.into_iter().enumerate() {
         if number == SECOND_VERSION {
             pulse.shutdown().await.unwrap();
             pulse = instance(builder(store, time, "1.4.2"));
-            app = service(&pulse, &time.hand, Duration::from_millis(170));
+            app = service(&pulse, &time.manual_clock, Duration::from_millis(170));
         }
         pulse.simulation().heartbeat().await.unwrap();
         settle(&pulse).await;
         // Starts at a whole second, which does not end during the requests.
-        time.hand.set_wall(second(number));
+        time.manual_clock.set_wall(second(number));
         for _ in 0..3 + number {
             send(&app, "GET", "/products/7?from=mail", "").await;
         }
@@ -138,8 +136,7 @@ pub async fn record(store: &Shared, time: &Time) {
             amend(&pulse, &backend, time).await;
         }
         pulse.simulation().judge().await.unwrap();
-        time.hand
-            .set_wall(second(number) + i64::try_from(step).unwrap());
+        time.manual_clock.set_wall(second(number) + pause);
     }
     settle(&pulse).await;
     pulse.shutdown().await.unwrap();
@@ -149,7 +146,7 @@ pub async fn record(store: &Shared, time: &Time) {
 
 /// The time of a part of the past, in Unix seconds.
 fn second(number: usize) -> i64 {
-    START + i64::try_from(STEPS[..number].iter().sum::<u64>()).unwrap()
+    START + PAUSES[..number].iter().sum::<i64>()
 }
 
 fn add_to_ranking(pulse: &Pulse, number: usize) {
@@ -158,7 +155,7 @@ fn add_to_ranking(pulse: &Pulse, number: usize) {
     posts.add(&format!("post {number}"), 1);
 }
 
-/// Makes two marks and removes one; writes a change and acknowledges it.
+/// Makes two marks, removes one, writes a change and acknowledges it.
 async fn amend(pulse: &Pulse, store: &Arc<dyn Store>, time: &Time) {
     pulse.mark("new index").await.unwrap();
     let gone = pulse.mark("a mistake").await.unwrap();
@@ -182,7 +179,6 @@ fn change() -> Change {
     serde_json::from_value(change).unwrap()
 }
 
-/// Appends a call of another instance, and does not fold it.
 async fn append_of_another(store: &dyn Store, time: &Time) {
     let mut aggregate = Aggregate::default();
     aggregate.times.record(5_000_000);

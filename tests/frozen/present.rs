@@ -8,7 +8,7 @@ use axum::routing::get;
 use http::StatusCode;
 use tokio::sync::Notify;
 use tower_pulse::row_cache::RowCache;
-use tower_pulse::store::Store as Shared;
+use tower_pulse::store::Store as StoreHandle;
 use tower_pulse::{Change, ManualClock, Pulse, Task};
 use tower_pulse_core::store::Store;
 
@@ -16,7 +16,7 @@ use crate::frozen::past::{Time, builder, instance, send, service, settle};
 use crate::rig::instances::TestFolder;
 use crate::rig::wait::until;
 
-/// Minutes that are recorded before and after the start of an hour. After the start, there is a second instance, and
+/// Minutes that are recorded before and after the start of an hour. After the start, a second instance runs, and
 /// requests to products are slower.
 const BEFORE: i64 = 5;
 const SINCE: i64 = 5;
@@ -25,13 +25,12 @@ const PRODUCT: &str = "GET /products/{id}";
 /// Two instances. The first one answers questions.
 pub struct Present {
     pub pulses: [Pulse; 2],
-    /// The cache of rows, and its task, which never runs.
+    /// The row cache, and its task, which never runs.
     pub rows: Option<(RowCache, Task)>,
 }
 
 impl Present {
-    /// Records some minutes. The second instance is slower, and records only the last minutes.
-    pub async fn record(store: &Shared, time: &Time, with_rows: bool) -> Self {
+    pub async fn record(store: &StoreHandle, time: &Time, has_rows: bool) -> Self {
         let pulses = [("web-1", "1.4.2"), ("web-3", "1.5.0")].map(|(name, version)| {
             let builder = builder(store, time, version).instance(name);
             let builder = builder.target(Duration::from_millis(60));
@@ -41,7 +40,7 @@ impl Present {
         let mut present = Self { pulses, rows: None };
         let hour = (time.clock.now_seconds() / 3_600 + 1) * 3_600;
         for minute in -BEFORE..SINCE {
-            time.hand.set_wall(hour + 60 * minute);
+            time.manual_clock.set_wall(hour + 60 * minute);
             let alive = if minute < 0 { 1 } else { 2 };
             for (number, pulse) in (0..).zip(&present.pulses[..alive]) {
                 pulse.simulation().heartbeat().await.unwrap();
@@ -50,17 +49,15 @@ impl Present {
             }
             present.settle().await;
         }
-        time.hand.set_wall(hour + 60 * SINCE + 20);
+        time.manual_clock.set_wall(hour + 60 * SINCE + 20);
         for pulse in &present.pulses {
             pulse.simulation().heartbeat().await.unwrap();
         }
         write_changes(store, time, hour).await;
-        present.pulses[0]
-            .acknowledge_change("taken", "ada")
-            .await
-            .unwrap();
-        if with_rows {
-            present.rows = Some(rows(&present.pulses[0], &time.hand).await);
+        let first = &present.pulses[0];
+        first.acknowledge_change("taken", "ada").await.unwrap();
+        if has_rows {
+            present.rows = Some(rows(first, &time.manual_clock).await);
         }
         present
     }
@@ -78,7 +75,7 @@ impl Present {
 
 /// Serves the requests of an instance in one minute.
 async fn requests(pulse: &Pulse, time: &Time, product: Duration) {
-    let app = service(pulse, &time.hand, product).merge(basket(pulse, &time.hand));
+    let app = service(pulse, &time.manual_clock, product).merge(basket(pulse, &time.manual_clock));
     let wall = time.clock.now_seconds();
     let queued = format!("t={}.500", wall - 1);
     for request in 0..26 {
@@ -96,21 +93,21 @@ async fn requests(pulse: &Pulse, time: &Time, product: Duration) {
     pulse.simulation().drain();
 }
 
-/// A page that queries each of its rows separately, and waits; and files without a route.
-fn basket(pulse: &Pulse, hand: &ManualClock) -> Router {
-    let (of_timer, hand) = (pulse.clone(), hand.clone());
+/// A page that queries its rows one by one, and then waits. The fallback serves files.
+fn basket(pulse: &Pulse, manual_clock: &ManualClock) -> Router {
+    let (of_timer, manual_clock) = (pulse.clone(), manual_clock.clone());
     let basket = async move || {
         for row in 0..21 {
             let query = of_timer.try_time("db:row", async {
-                hand.advance(Duration::from_millis(1));
+                manual_clock.advance(Duration::from_millis(1));
                 if row == 0 { Err(()) } else { Ok(()) }
             });
             let _fails_once = query.await;
         }
-        let (moved, hand) = (Arc::new(Notify::new()), hand.clone());
+        let (moved, manual_clock) = (Arc::new(Notify::new()), manual_clock.clone());
         let moving = moved.clone();
         tokio::spawn(async move {
-            hand.advance(Duration::from_millis(30));
+            manual_clock.advance(Duration::from_millis(30));
             moving.notify_one();
         });
         moved.notified().await;
@@ -122,8 +119,8 @@ fn basket(pulse: &Pulse, hand: &ManualClock) -> Router {
         .layer(pulse.layer())
 }
 
-/// Writes ongoing changes of each kind and with each kind of suspect.
-async fn write_changes(store: &Shared, time: &Time, since: i64) {
+/// Writes ongoing changes of most kinds, with all kinds of suspects.
+async fn write_changes(store: &StoreHandle, time: &Time, since: i64) {
     let change = |id: &str, kind: &str, context: &str, then: f64, now: f64| {
         let change = serde_json::json!({
             "id": id, "kind": kind, "context": context,
@@ -165,8 +162,8 @@ async fn write_changes(store: &Shared, time: &Time, since: i64) {
     judge.release().await.unwrap();
 }
 
-/// A cache of three rows: one is read, one is late, and one fails to load.
-async fn rows(pulse: &Pulse, hand: &ManualClock) -> (RowCache, Task) {
+/// A cache of three rows: one is read, one is overdue, and one fails to load.
+async fn rows(pulse: &Pulse, manual_clock: &ManualClock) -> (RowCache, Task) {
     let load = async |id: String| match &*id {
         "broken" => Err("the database is away"),
         _ => Ok(Some(format!("row {id}"))),
@@ -176,14 +173,10 @@ async fn rows(pulse: &Pulse, hand: &ManualClock) -> (RowCache, Task) {
     cache.get_or_load::<String>("read").await.unwrap();
     cache.get::<String>("read").await.unwrap();
     cache.get_or_load::<String>("broken").await.unwrap_err();
-    cache
-        .schedule("late", Duration::from_secs(2))
-        .await
-        .unwrap();
-    cache
-        .schedule("read", Duration::from_secs(60))
-        .await
-        .unwrap();
-    hand.advance(Duration::from_secs(5));
+    for (id, seconds) in [("late", 2), ("read", 60)] {
+        let delay = Duration::from_secs(seconds);
+        cache.schedule(id, delay).await.unwrap();
+    }
+    manual_clock.advance(Duration::from_secs(5));
     (cache, task)
 }

@@ -1,45 +1,40 @@
-//! Converts all keys of a Redis to text and back: a line for each key with its type and whether it expires, and a line
-//! for each field with its value. Unprintable bytes are escaped as in `\x00`.
+//! Converts all keys of a Redis to text and back. Each key has a line with its type and whether it expires. Each field
+//! has a line with its value. Unprintable bytes are escaped as in `\x00`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::rig::server::issue;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
+
+use crate::rig::server::issue;
 
 /// The time to live of restored keys that expire.
 const TTL: i64 = 30 * 86_400;
 
-/// A field with its value, a member with its score, or an entry's id and field name with its value.
+/// A field with its value, or a member with its score. In a stream, the field begins with the entry's id.
 type Field = (Vec<u8>, Vec<u8>);
 
 #[derive(Debug, PartialEq)]
 pub struct Key {
     kind: String,
-    expires: bool,
+    has_ttl: bool,
     pub fields: Vec<Field>,
 }
 
 pub type Keys = BTreeMap<Vec<u8>, Key>;
 
-/// All keys of a server.
 pub async fn read(conn: &mut MultiplexedConnection) -> Keys {
     let names: Vec<Vec<u8>> = issue(conn, "KEYS", "*").await;
     let mut keys = Keys::new();
     for name in names {
         let kind: String = issue(conn, "TYPE", &name).await;
-        let ttl: i64 = issue(conn, "TTL", &name).await;
-        let fields = fields(conn, &kind, &name).await;
-        let expires = ttl >= 0;
-        keys.insert(
-            name,
-            Key {
-                kind,
-                expires,
-                fields,
-            },
-        );
+        let key = Key {
+            has_ttl: issue::<i64>(conn, "TTL", &name).await >= 0,
+            fields: fields(conn, &kind, &name).await,
+            kind,
+        };
+        keys.insert(name, key);
     }
     keys
 }
@@ -76,7 +71,6 @@ async fn fields(conn: &mut MultiplexedConnection, kind: &str, name: &[u8]) -> Ve
     fields
 }
 
-/// Writes all keys to a server.
 pub async fn restore(conn: &mut MultiplexedConnection, keys: &Keys) {
     for (name, key) in keys {
         let mut entry = Vec::new();
@@ -109,17 +103,16 @@ pub async fn restore(conn: &mut MultiplexedConnection, keys: &Keys) {
             }
             write.exec_async(conn).await.unwrap();
         }
-        if key.expires {
+        if key.has_ttl {
             let () = issue(conn, "EXPIRE", (name, TTL)).await;
         }
     }
 }
 
-/// The text of all keys.
 pub fn to_text(keys: &Keys) -> String {
     let mut text = String::new();
     for (name, key) in keys {
-        let expires = if key.expires { "expires" } else { "stays" };
+        let expires = if key.has_ttl { "expires" } else { "stays" };
         writeln!(text, "{}\t{}\t{expires}", escaped(name), key.kind).unwrap();
         for (field, value) in &key.fields {
             writeln!(text, "  {}\t{}", escaped(field), escaped(value)).unwrap();
@@ -128,7 +121,6 @@ pub fn to_text(keys: &Keys) -> String {
     text
 }
 
-/// Reads the keys from a text.
 pub fn from_text(text: &str) -> Keys {
     let (mut keys, mut last) = (Keys::new(), Vec::new());
     for line in text.lines() {
@@ -141,7 +133,7 @@ pub fn from_text(text: &str) -> Keys {
                 last = unescaped(name);
                 let key = Key {
                     kind: kind.to_owned(),
-                    expires: expires == "expires",
+                    has_ttl: expires == "expires",
                     fields: Vec::new(),
                 };
                 keys.insert(last.clone(), key);
@@ -169,24 +161,19 @@ fn escaped(bytes: &[u8]) -> String {
 }
 
 fn unescaped(text: &str) -> Vec<u8> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((first, tail)) = rest.split_first() {
-        (bytes, rest) = match (first, tail) {
+    let (mut bytes, mut left) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, tail @ ..] = left {
+        let (byte, tail) = match (first, tail) {
             (b'\\', [b'x', digits @ ..]) => {
-                let (digits, behind) = digits.split_at(2);
+                let (digits, tail) = digits.split_at(2);
                 let digits = std::str::from_utf8(digits).unwrap();
-                bytes.push(u8::from_str_radix(digits, 16).unwrap());
-                (bytes, behind)
+                (u8::from_str_radix(digits, 16).unwrap(), tail)
             }
-            (b'\\', [_, behind @ ..]) => {
-                bytes.push(b'\\');
-                (bytes, behind)
-            }
-            (first, tail) => {
-                bytes.push(*first);
-                (bytes, tail)
-            }
+            (b'\\', [_, tail @ ..]) => (b'\\', tail),
+            (first, tail) => (*first, tail),
         };
+        bytes.push(byte);
+        left = tail;
     }
     bytes
 }

@@ -1,30 +1,25 @@
 //! Compares all keys of a Redis, and the answers from them, with the fixtures.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tower_pulse::store::Store as Shared;
-use tower_pulse_redis::{RedisOptions, RedisStore};
+use tower_pulse::store::Store as StoreHandle;
 
 use crate::frozen::mask::masked;
 use crate::frozen::past::{START, Time};
 use crate::frozen::redis_keys::{self, Keys};
 use crate::frozen::{LAST, answers, assert_stored, fixture, is_freezing, past, write_fixture};
 use crate::rig::server::RedisServer;
+use crate::stores::fixture::redis_store;
 
 const KEYS: &str = "redis.txt";
 const ANSWERS: &str = "redis.json";
 
-fn store(server: &RedisServer, time: &Time) -> Shared {
-    let options = RedisOptions::new(&server.url()).unwrap();
-    let options = options.prefix("pulse:");
-    let options = options.response_timeout(Duration::from_secs(5));
-    let store = RedisStore::open(options).unwrap();
-    Shared::from(Arc::new(store.with_clock(time.clock.clone())))
+fn store(server: &RedisServer, time: &Time) -> StoreHandle {
+    let store = redis_store(&server.url(), "pulse:");
+    StoreHandle::from(Arc::new(store.with_clock(time.clock.clone())))
 }
 
-/// Records the past into an empty server.
-async fn stored() -> (RedisServer, Keys) {
+async fn record_past() -> (RedisServer, Keys) {
     let (server, time) = (RedisServer::start().await, Time::new(START));
     past::record(&store(&server, &time), &time).await;
     let mut conn = server.connection().await;
@@ -49,7 +44,7 @@ async fn a_redis_of_0_1_0_is_read_and_continued() {
 
 #[tokio::test]
 async fn this_version_stores_the_same_keys_as_0_1_0() {
-    let (server, now) = stored().await;
+    let (server, now) = record_past().await;
     if is_freezing() {
         write_fixture(KEYS, redis_keys::to_text(&now).as_bytes());
         let time = Time::to_read();
@@ -59,8 +54,8 @@ async fn this_version_stores_the_same_keys_as_0_1_0() {
     assert_stored(&lines(&frozen()), &lines(&now));
 }
 
-/// The fields with their keys, in order, one per line. Leaves out what differs each time: random names, the digests of
-/// positions in the journal, how long the last step of a fold took, and how a server writes the fraction of a score.
+/// The fields with their keys, sorted, one per line. Masks random names, digests of positions in the journal, and the
+/// duration of the last step of a fold. Normalizes scores.
 fn lines(keys: &Keys) -> Vec<String> {
     let text = redis_keys::to_text(keys);
     let (mut lines, mut key) = (Vec::new(), "");

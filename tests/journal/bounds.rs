@@ -7,14 +7,12 @@ use tower_pulse_core::store::journal::Journal;
 use crate::journal::drive::{Drive, contexts};
 use crate::journal::tested_store::TestedStore;
 
-/// A day, and a little more.
 const MORE_THAN_A_DAY: u64 = 86_400 + 60;
 
 #[test]
 fn a_server_out_of_memory_refuses_calls_but_folds_entries() {
-    let drive = Drive::start();
+    let (drive, mut flushing, mut folding) = Drive::with_processes();
     let names = contexts(3);
-    let mut flushing = drive.flusher();
     drive.send(&mut flushing, &names);
 
     drive.limit_memory("1");
@@ -27,13 +25,11 @@ fn a_server_out_of_memory_refuses_calls_but_folds_entries() {
     flushing.answer(Err(error));
     assert!(drive.until(&mut flushing, |_| true).is_none());
 
-    let mut folding = drive.folder("folder");
     drive.run_once(&mut folding);
     assert_eq!((drive.data.is_folded(), drive.entries()), (true, 0));
     assert_eq!(drive.counted(&names[0]), (1, 1));
-    let all: Option<f64> = drive
-        .data
-        .query(cmd("ZSCORE").arg("stats:GET /0:AccessTime").arg("count"));
+    let count = ("stats:GET /0:AccessTime", "count");
+    let all: Option<f64> = drive.data.query(cmd("ZSCORE").arg(count));
     assert_eq!((all, drive.number("quarantined")), (Some(1.0), 0));
 
     drive.limit_memory("0");

@@ -1,4 +1,4 @@
-//! The checks at the end of a run: each request is once in the book's keys and once in the records, or is missing and
+//! The checks at the end of a run. Each request must be once in the book's keys and once in the records, unless it is
 //! excused or counted as lost.
 
 use std::collections::BTreeMap;
@@ -18,11 +18,8 @@ impl Scheduler<'_> {
             .collect();
         for context in contexts() {
             let minutes = self.data.records(context, 60);
-            for (id, n) in minutes
-                .iter()
-                .chain(&records[context])
-                .filter(|(_, n)| **n > 1)
-            {
+            let mut counts = minutes.iter().chain(&records[context]);
+            if let Some((id, n)) = counts.find(|(_, n)| **n > 1) {
                 self.add_violation(format!(
                     "counted twice: {id} is {n} times in the records of {context}"
                 ));
@@ -77,8 +74,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Checks that no request is reported twice by its instance or its version, and that a recorded request is reported
-    /// if its parts were sent in the same calls.
+    /// Checks that no request is reported twice by its instance or its version. If all parts of a recorded request were
+    /// sent in the same calls, the request must be reported.
     fn check_reports(&mut self, records: &BTreeMap<&str, BTreeMap<usize, u64>>) {
         let [instances, versions] = self.data.reported();
         // In Redis, tables expire by the server's own clock, which hardly advances during a run.
@@ -101,8 +98,8 @@ impl Scheduler<'_> {
             if served.is_whole() && is_recorded != versions.contains_key(&id) {
                 self.add_violation(format!("differs: {id} is not in both records and reports"));
             }
-            let mark_differs = served.is_marked && is_recorded != marked.contains(&id);
-            if served.is_whole() && mark_differs {
+            let is_mark_wrong = served.is_marked && is_recorded != marked.contains(&id);
+            if served.is_whole() && is_mark_wrong {
                 self.add_violation(format!("differs: {id} is not in both records and marks"));
             }
         }
@@ -200,26 +197,22 @@ impl Scheduler<'_> {
             ALL => "hits".to_owned(),
             context => format!("hits:{context}"),
         };
-        let dropped = self.expected.dropped.get(context).copied().unwrap_or(0);
-        for (precision, dropped) in [(60, 0), (3_600, dropped)] {
+        let omitted = self.expected.omitted.get(context).copied().unwrap_or(0);
+        for (precision, omitted) in [(60, 0), (3_600, omitted)] {
             let hits: i64 = self.data.counter(precision, &name).values().sum();
-            let hits = hits as u64 + dropped;
+            let hits = hits as u64 + omitted;
             let is_wrong = match self.may_differ() {
                 true => hits > self.ledger.served.len() as u64,
                 false => hits != recorded,
             };
             if is_wrong {
                 self.add_violation(format!(
-                    "differs: {name} at {precision} is {hits} with {dropped} dropped, records have {recorded}"
+                    "differs: {name} at {precision} is {hits} with {omitted} omitted, records have {recorded}"
                 ));
             }
         }
-        let expected = self
-            .expected
-            .hours
-            .get(context)
-            .cloned()
-            .unwrap_or_default();
+        let hours = self.expected.hours.get(context);
+        let expected = hours.cloned().unwrap_or_default();
         if let Some(actual) = self.data.statistics(context)
             && actual != (expected.current, expected.last)
         {

@@ -11,15 +11,15 @@ use tower_pulse_model::context::{ALL, Kind};
 use tower_pulse_model::histogram::bucket_of;
 use tower_pulse_model::outcome::Outcome;
 
-use crate::journal::data::{RedisUnderTest, precisions};
 use crate::journal::net::{Reply, Request, Wire};
 use crate::journal::process::{Process, Sleep};
+use crate::journal::redis_under_test::{RedisUnderTest, precisions};
 use crate::journal::tested_store::{TestedStore, describe};
 use crate::rig::instances::{TestFlusher, TestFolder};
 use crate::rig::reads::StoreReads;
 use crate::stores::fixture::{MS, NOW, aggregate_of};
 
-/// The key of the lease to fold.
+/// The key of the fold lease.
 pub const LEASE: &str = "pulse:lease:fold";
 const JOURNAL_BYTES: u64 = 64 << 20;
 const REPLAY_BYTES: usize = 1 << 20;
@@ -37,6 +37,13 @@ pub struct Drive {
 impl Drive {
     pub fn start() -> Self {
         Self::with_journal_bytes(JOURNAL_BYTES)
+    }
+
+    /// Starts a server, a process that flushes, and a process that folds.
+    pub fn with_processes() -> (Self, Process, Process) {
+        let drive = Self::start();
+        let (flushing, folding) = (drive.flusher(), drive.folder("folder"));
+        (drive, flushing, folding)
     }
 
     /// Starts with a journal that is full at `bytes`.
@@ -71,7 +78,7 @@ impl Drive {
         let store = Arc::new(wire.clone());
         let flusher = TestFlusher::new(store, self.clock.clone(), precisions(), REPLAY_BYTES);
         let mut process = Process::flusher("flusher", &wire, flusher);
-        assert!(process.resume(&self.sleep), "the process pauses first");
+        assert!(process.resume(&self.sleep), "the process has ended");
         process
     }
 
@@ -81,8 +88,8 @@ impl Drive {
         self.run_once(flushing);
     }
 
-    /// Gives an instance a request of each context, and runs it up to its append. Returns the append, which is not
-    /// delivered.
+    /// Gives an instance a request of each context, and runs the instance up to its append. Returns the append without
+    /// delivering it.
     pub fn until_append(&self, flushing: &mut Process, contexts: &[String]) -> Request {
         flushing.as_flusher().add(self.batch(contexts));
         let append = |request: &Request| matches!(request, Request::Append(_));
@@ -99,11 +106,10 @@ impl Drive {
         let store = Arc::new(wire.clone());
         let folder = TestFolder::new(store, self.clock.clone(), name, 10_000);
         let mut process = Process::folder(name, &wire, folder);
-        assert!(process.resume(&self.sleep), "the process pauses first");
+        assert!(process.resume(&self.sleep), "the process has ended");
         process
     }
 
-    /// One request of each context, now.
     pub fn batch(&self, contexts: &[String]) -> Batch {
         self.batch_at(contexts, 0)
     }
@@ -122,8 +128,8 @@ impl Drive {
         batch
     }
 
-    /// Runs a process until it makes a call for which `stop` holds. Returns this call, which is not delivered, or
-    /// `None` if the process pauses first.
+    /// Runs a process until it makes a call for which `stop` holds. Returns this call without delivering it, or `None`
+    /// if the process pauses first.
     pub fn until(&self, process: &mut Process, stop: impl Fn(&Request) -> bool) -> Option<Request> {
         for _ in 0..MAX_CALLS {
             if !process.is_waiting() {
@@ -143,15 +149,16 @@ impl Drive {
         assert!(self.until(process, |_| false).is_none());
     }
 
+    pub fn run_times(&self, process: &mut Process, times: usize) {
+        (0..times).for_each(|_| self.run_once(process));
+    }
+
     /// Executes the call that a process waits for, and gives the answer to the process.
     pub fn deliver(&self, process: &Process) -> Reply {
         let request = process.wire.slot().request.clone().unwrap();
         let reply = self.data.run(&request);
-        process.answer(reply);
-        match &process.wire.slot().reply {
-            Some(Ok(reply)) => reply.clone(),
-            other => panic!("{}: {request:?}: {other:?}", process.name),
-        }
+        process.answer(reply.clone());
+        reply.unwrap_or_else(|error| panic!("{}: {request:?}: {error}", process.name))
     }
 
     /// The number of requests of a context in the book's keys, and in the records.
@@ -165,7 +172,7 @@ impl Drive {
         hits.values().sum::<i64>() as u64
     }
 
-    /// Checks how many requests of each context are in the book's keys, and in the records of slices of these widths.
+    /// Checks that the book's keys and the records of these widths have `expected` requests of each context.
     pub fn assert_counted(&self, names: &[String], widths: &[u32], expected: u64) {
         for name in names {
             assert_eq!(self.hits(name), expected, "{name}");
@@ -184,12 +191,10 @@ impl Drive {
         self.data.state().remove(name).unwrap_or_default()
     }
 
-    /// The number in a field of the state.
     pub fn number(&self, field: &str) -> u64 {
         self.data.counted(field)
     }
 
-    /// Sets a field of the state.
     pub fn set(&self, field: &str, value: &str) {
         let mut set = cmd("HSET");
         let () = self.data.query(set.arg("pulse:state").arg(&[field, value]));
@@ -204,18 +209,20 @@ impl Drive {
         let () = self.data.query(cmd("DEL").arg(key));
     }
 
-    /// Removes the lease, so that another folder can take over.
+    /// Removes the lease, so another folder can take over.
     pub fn free_lease(&self) {
         self.delete(LEASE);
     }
 
-    /// Lets a new folder take over, and fold once.
-    pub fn take_over(&self) {
-        self.free_lease();
-        self.run_once(&mut self.folder("next"));
+    /// Lets new folders take over one after another. Each of them folds once.
+    pub fn take_over(&self, times: usize) {
+        for _ in 0..times {
+            self.free_lease();
+            self.run_once(&mut self.folder("next"));
+        }
     }
 
-    /// Limits the server's memory. With 0, there is no limit.
+    /// Limits the server's memory. 0 removes the limit.
     pub fn limit_memory(&self, bytes: &str) {
         let mut config = cmd("CONFIG");
         let () = self.data.query(config.arg(&["SET", "maxmemory", bytes]));
@@ -226,7 +233,6 @@ impl Drive {
     }
 }
 
-/// The names of `count` contexts.
 pub fn contexts(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("GET /{number}")).collect()
 }

@@ -3,16 +3,16 @@
 use redis::cmd;
 use tower_pulse_model::slice::hour_of;
 
-use crate::journal::data::RedisUnderTest;
 use crate::journal::fleet::MAX_ALIVE;
 use crate::journal::hours::{Expected, Garbage};
 use crate::journal::ledger::CONTEXTS;
 use crate::journal::net::Slot;
 use crate::journal::process::Process;
+use crate::journal::redis_under_test::RedisUnderTest;
 use crate::journal::scheduler::Scheduler;
 use crate::journal::tested_store::MAX_SAVED;
 
-/// The most snapshots that are kept. A failover goes back by fewer than this.
+/// The most snapshots that are kept. A failover goes back by fewer.
 const MAX_SNAPSHOTS: usize = 12;
 /// The most seconds that a failover may lose. Replays must cover losses of this size.
 const MAX_LAG: i64 = 50;
@@ -21,29 +21,24 @@ const YOUNG: i64 = 50;
 
 /// The data of the server after a call that may write, or after a fault.
 pub struct Snapshot {
-    /// The number under which the data is saved.
     number: usize,
-    /// The time at which the snapshot was taken.
     at: i64,
     expected: Expected,
 }
 
-/// The faults that may occur in a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// Whether calls that wait during a failover reach the new server later. Otherwise they are lost.
     pub delays_calls: bool,
     /// Whether the state or the journal may be deleted alone.
     pub deletes_keys: bool,
-    /// Whether instances of a later version append, which stops folding for ten minutes.
+    /// Whether instances of a later version append. Folders then wait for up to ten minutes.
     pub has_newer_instances: bool,
     /// Scales the probability of all faults, from 0 to 1.
     pub intensity: f64,
-    /// Which instances ask for a history.
     pub history: AskForHistory,
 }
 
-/// Which instances ask for a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskForHistory {
     #[default]
@@ -54,7 +49,7 @@ pub enum AskForHistory {
 }
 
 impl Scheduler<'_> {
-    /// Applies a fault that is chosen by `x`.
+    /// Applies the fault that the random number `x` selects.
     pub fn apply_fault(&mut self, x: f64) {
         if self.rng.f64() > self.faults.intensity {
             return;
@@ -83,10 +78,10 @@ impl Scheduler<'_> {
     }
 
     pub fn take_snapshot(&mut self) {
-        let used = |number: &usize| self.snapshots.iter().any(|s| s.number == *number);
+        let is_used = |number: &usize| self.snapshots.iter().any(|s| s.number == *number);
         let mut free = 1..=MAX_SAVED;
         let number = match self.snapshots.len() < MAX_SNAPSHOTS {
-            true => free.find(|number| !used(number)).unwrap(),
+            true => free.find(|number| !is_used(number)).unwrap(),
             false => self.snapshots.pop_front().unwrap().number,
         };
         self.data.save(number);
@@ -108,9 +103,7 @@ impl Scheduler<'_> {
 
     /// Drops the flush or the fold of an instance, or replaces its folder by a new one, which has no cached records.
     fn interrupt(&mut self) {
-        let Some(at) = self.any_running() else {
-            return;
-        };
+        let Some(at) = self.any_running() else { return };
         let number = self.rng.usize(..2);
         self.abandon_call(at, number);
         let instance = &mut self.instances[at];
@@ -141,9 +134,7 @@ impl Scheduler<'_> {
     }
 
     fn kill(&mut self) {
-        let Some(at) = self.any_running() else {
-            return;
-        };
+        let Some(at) = self.any_running() else { return };
         self.abandon_call(at, 0);
         self.abandon_call(at, 1);
         self.instances[at].processes.clear();

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 
-use crate::journal::data::precisions;
 use crate::journal::faults::AskForHistory;
 use crate::journal::net::Wire;
 use crate::journal::process::Process;
+use crate::journal::redis_under_test::precisions;
 use crate::journal::scheduler::Scheduler;
 use crate::rig::instances::{TestFlusher, TestFolder};
 
@@ -17,14 +17,12 @@ pub const MAX_ALIVE: usize = 4;
 const MANY_BYTES: usize = 1 << 20;
 const FEW_BYTES: usize = 12_000;
 
-/// An instance of the service.
 pub struct Instance {
     pub flusher: TestFlusher,
     pub folder: TestFolder,
     /// The flusher and the folder; empty once the instance is dead.
     pub processes: Vec<Process>,
     pub is_frozen: bool,
-    /// Whether the instance can replay only a few calls.
     pub replays_few_calls: bool,
 }
 
@@ -75,7 +73,6 @@ impl Scheduler<'_> {
         (folder, process)
     }
 
-    /// The days of history that a new folder asks for.
     fn history_days(&mut self) -> Option<u32> {
         let days = [Some(LEAST_DAYS), Some(30), Some(MOST_DAYS)];
         match self.faults.history {
@@ -85,20 +82,26 @@ impl Scheduler<'_> {
         }
     }
 
+    /// All processes, with the numbers of their instances and their own numbers.
+    pub fn processes(&self) -> impl Iterator<Item = ((usize, usize), &Process)> {
+        let instances = self.instances.iter().enumerate();
+        instances.flat_map(|(at, instance)| {
+            let processes = instance.processes.iter().enumerate();
+            processes.map(move |(number, process)| ((at, number), process))
+        })
+    }
+
     /// The processes that can continue.
     pub fn ready(&self) -> Vec<(usize, usize)> {
         let mut ready = Vec::new();
-        for (at, instance) in self.instances.iter().enumerate() {
-            for (number, process) in instance.processes.iter().enumerate() {
-                if !instance.is_frozen && !process.is_waiting() {
-                    ready.push((at, number));
-                }
+        for (numbers, process) in self.processes() {
+            if !self.instances[numbers.0].is_frozen && !process.is_waiting() {
+                ready.push(numbers);
             }
         }
         ready
     }
 
-    /// The number of requests that the instances report as lost.
     pub fn lost(&self) -> u64 {
         let instances = self.instances.iter();
         instances.map(|instance| instance.flusher.lost()).sum()

@@ -16,9 +16,8 @@ const LAST_ID: &str = "18446744073709551615-18446744073709551615";
 
 /// Adds an entry as another program does. Returns its id.
 fn add_foreign(drive: &Drive, id: &str) -> String {
-    drive
-        .data
-        .query(cmd("XADD").arg(JOURNAL).arg(&[id, "foo", "bar"]))
+    let mut add = cmd("XADD");
+    drive.data.query(add.arg(JOURNAL).arg(&[id, "foo", "bar"]))
 }
 
 /// Checks that each call was counted once, that no loss is reported, and that the journal is empty.
@@ -43,9 +42,7 @@ pub(crate) fn has_warning(drive: &Drive) -> bool {
 #[test]
 fn entries_of_another_program_stop_no_append() {
     for (id, is_deleted) in [("*", false), ("*", true), (LAST_ID, false), (LAST_ID, true)] {
-        let drive = Drive::start();
-        let mut flushing = drive.flusher();
-        let mut folding = drive.folder("folder");
+        let (drive, mut flushing, mut folding) = Drive::with_processes();
         // First with entries that are not folded, then after all entries are folded.
         for calls in [2, 3] {
             drive.send(&mut flushing, &contexts(2));
@@ -61,19 +58,17 @@ fn entries_of_another_program_stop_no_append() {
             drive.send(&mut flushing, &contexts(2));
             assert!(has_warning(&drive), "{id} {is_deleted}");
         }
-        drive.run_once(&mut folding);
-        drive.run_once(&mut folding);
+        drive.run_times(&mut folding, 2);
         assert_counted_once(&drive, 4);
         assert_eq!(flushing.replayed_and_lost(), (0, 0));
     }
 }
 
-/// There are more entries than one command of the script copies. The first foreign entry is added in the middle of a
-/// round.
+/// The stream has more entries than one command of the script copies. The first foreign entry is added in the middle of
+/// a round.
 #[test]
 fn entries_that_are_not_folded_survive_the_removal_of_foreign_entries() {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
+    let (drive, mut flushing, _) = Drive::with_processes();
     let mut append = |calls: usize| {
         for _ in 0..calls {
             drive.send(&mut flushing, &contexts(2));
@@ -95,9 +90,7 @@ fn entries_that_are_not_folded_survive_the_removal_of_foreign_entries() {
     let mut next = drive.folder("next");
     drive.run_once(&mut next);
     append(1);
-    for _ in 0..8 {
-        drive.run_once(&mut next);
-    }
+    drive.run_times(&mut next, 8);
     assert_counted_once(&drive, 223);
 }
 
@@ -105,30 +98,24 @@ fn entries_that_are_not_folded_survive_the_removal_of_foreign_entries() {
 /// as progress.
 #[test]
 fn foreign_entries_after_the_newest_entry_are_not_folded() {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
-    let mut folding = drive.folder("folder");
+    let (drive, mut flushing, mut folding) = Drive::with_processes();
     drive.send(&mut flushing, &contexts(2));
     let head = drive.field("head");
     for id in ["7000-1", "*"] {
         add_foreign(&drive, id);
     }
-    for _ in 0..3 {
-        drive.run_once(&mut folding);
-    }
+    drive.run_times(&mut folding, 3);
     let state = drive.data.state();
     assert_eq!((&state["low"], &state["head"]), (&head, &head));
     drive.send(&mut flushing, &contexts(2));
-    drive.run_once(&mut folding);
-    drive.run_once(&mut folding);
+    drive.run_times(&mut folding, 2);
     assert_counted_once(&drive, 2);
 }
 
 /// The id of the foreign entry is between the ids of two entries, so the server accepts the later entry.
 #[test]
 fn a_foreign_entry_between_two_entries_is_set_aside() {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
+    let (drive, mut flushing, _) = Drive::with_processes();
     for chain in ["18446744073709551615", "0"] {
         drive.send(&mut flushing, &contexts(2));
         let offset = drive.head().offset;
@@ -136,9 +123,7 @@ fn a_foreign_entry_between_two_entries_is_set_aside() {
         add_foreign(&drive, &format!("{}-{chain}", offset + 5 * beyond));
     }
     drive.send(&mut flushing, &contexts(2));
-    for _ in 0..3 {
-        drive.take_over();
-    }
+    drive.take_over(3);
     let aside: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
     assert_eq!(aside, 2);
     assert!(has_warning(&drive));
@@ -148,8 +133,7 @@ fn a_foreign_entry_between_two_entries_is_set_aside() {
 /// The foreign entry is between two entries that are copied, and has more fields than a script can pass to a command.
 #[test]
 fn a_foreign_entry_of_ten_thousand_fields_loses_no_entry() {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
+    let (drive, mut flushing, _) = Drive::with_processes();
     drive.send(&mut flushing, &contexts(2));
     let offset = drive.head().offset;
     let mut add = cmd("XADD");
@@ -161,16 +145,13 @@ fn a_foreign_entry_of_ten_thousand_fields_loses_no_entry() {
     drive.send(&mut flushing, &contexts(2));
     add_foreign(&drive, "*");
     drive.send(&mut flushing, &contexts(2));
-    for _ in 0..3 {
-        drive.take_over();
-    }
+    drive.take_over(3);
     assert_counted_once(&drive, 3);
 }
 
 #[test]
 fn foreign_entries_stay_until_the_server_has_memory() {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
+    let (drive, mut flushing, _) = Drive::with_processes();
     drive.send(&mut flushing, &contexts(2));
     add_foreign(&drive, "*");
     drive.limit_memory("1");
@@ -181,10 +162,7 @@ fn foreign_entries_stay_until_the_server_has_memory() {
     assert_eq!((drive.data.state(), drive.entries()), (before, 2));
     drive.limit_memory("0");
     flushing.answer(Err(error));
-    drive.run_once(&mut flushing);
-    drive.run_once(&mut flushing);
-    for _ in 0..2 {
-        drive.take_over();
-    }
+    drive.run_times(&mut flushing, 2);
+    drive.take_over(2);
     assert_counted_once(&drive, 2);
 }

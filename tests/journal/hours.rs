@@ -1,5 +1,5 @@
-//! The expected hours of the statistics, and the expected exceptions. Each step that takes effect updates them. A
-//! failover resets them together with the data.
+//! The expected hours of the statistics, and the expected late, skewed and omitted samples. Each step that takes effect
+//! updates them. A failover resets them together with the data.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tower_pulse_core::store::journal::FoldStep;
 use tower_pulse_model::context::{Kind, Metric};
 use tower_pulse_model::slice::HOUR;
 
-/// The number of requests in each hour of one context, by the rules of the book.
+/// The requests of one context by hour, as the book's statistics count them.
 #[derive(Clone, Debug, Default)]
 pub struct Hours {
     start: Option<i64>,
@@ -38,7 +38,6 @@ impl Hours {
         }
     }
 
-    /// The number of all requests.
     pub fn sum(&self) -> u64 {
         self.current + self.last + self.replaced + self.late
     }
@@ -58,29 +57,27 @@ pub struct Garbage {
 pub struct Expected {
     pub hours: BTreeMap<String, Hours>,
     pub late: u64,
-    /// The late requests of all contexts that were already late when they were appended.
+    /// Requests that were late when they were appended.
     pub late_at_append: u64,
     pub skewed: u64,
     pub garbage: Option<Garbage>,
-    /// The number of times that data was dropped because of the garbage.
+    /// How often data was omitted because of the garbage.
     pub quarantined: u64,
-    /// The number of requests that were dropped, by context.
-    pub dropped: BTreeMap<String, u64>,
+    /// The number of omitted requests, by context.
+    pub omitted: BTreeMap<String, u64>,
     /// Entries of a later version.
     pub newer: u64,
 }
 
 impl Expected {
-    /// Updates the expectation with a step that took effect.
-    pub fn done(&mut self, step: &FoldStep) {
+    /// Updates the expectation after a step that took effect.
+    pub fn apply(&mut self, step: &FoldStep) {
         self.late += step.additions.late;
         self.late_at_append += step.additions.late;
         self.skewed += step.additions.skewed;
         for added in &step.additions.statistics {
-            let hours = self
-                .hours
-                .entry(added.context.name.to_string())
-                .or_default();
+            let name = added.context.name.to_string();
+            let hours = self.hours.entry(name).or_default();
             let late_before = hours.late;
             for (hour, times) in &added.hours {
                 hours.add(*hour, times.count as u64);
@@ -99,8 +96,8 @@ impl Expected {
             let added = slices.flat_map(|(_, added)| added);
             for (_, hits) in added.filter(|(counter, _)| **counter == name) {
                 self.quarantined += 1;
-                let dropped = self.dropped.entry(garbage.context.clone()).or_default();
-                *dropped += u64::try_from(*hits).unwrap();
+                let omitted = self.omitted.entry(garbage.context.clone()).or_default();
+                *omitted += u64::try_from(*hits).unwrap();
             }
         }
     }

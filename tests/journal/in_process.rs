@@ -1,5 +1,5 @@
 //! A store of one process, in memory or in a file, for a [`Scheduler`](crate::journal::scheduler::Scheduler). As on a
-//! server, the scheduler drives instances call by call, so that they take over interrupted rounds.
+//! server, the scheduler drives instances call by call, so they take over interrupted rounds.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 use tower_pulse::{Clock, ManualClock};
 use tower_pulse_core::store::in_process::{
-    Access, InProcessStore, MemoryFields, State, StoredState,
+    InProcessStore, MemoryFields, State, StateAccess, StoredState,
 };
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::table::Table;
@@ -20,12 +20,11 @@ use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 
-use crate::journal::data::precisions;
+use crate::journal::redis_under_test::precisions;
 use crate::journal::tested_store::{MAX_SAVED, TestedStore};
 use crate::rig::process::{TempDir, wait_until_released};
 use crate::rig::reads::StoreReads;
 
-/// A store, its clock, and its snapshots.
 pub struct InProcess {
     io: Runtime,
     store: RefCell<Option<Arc<InProcessStore>>>,
@@ -81,10 +80,9 @@ impl InProcess {
         self.stored_state();
     }
 
-    /// Reads the state or changes it.
     fn with<T: Send + 'static>(
         &self,
-        access: Access,
+        access: StateAccess,
         action: impl FnOnce(&mut State) -> T + Send + 'static,
     ) -> T {
         let store = self.current_store();
@@ -93,10 +91,9 @@ impl InProcess {
     }
 
     fn stored_state(&self) -> StoredState {
-        self.with(Access::Read, |state| state.kept.clone())
+        self.with(StateAccess::Read, |state| state.kept.clone())
     }
 
-    /// The first page of a table.
     fn page(&self, table: Table) -> TablePage {
         let reads = [TableRead::Page(table, None)];
         let store = self.current_store();
@@ -142,7 +139,7 @@ impl TestedStore for InProcess {
         }
         let generation = format!("memory-{:x}", fastrand::u64(..));
         let mut empty = State::new(generation, self.now(), Box::new(MemoryFields::default()));
-        self.with(Access::Write, move |state| {
+        self.with(StateAccess::Write, move |state| {
             empty.tables.bound = state.tables.bound;
             *state = empty;
         });
@@ -154,7 +151,7 @@ impl TestedStore for InProcess {
             fs::copy(self.path(0).unwrap(), copy).unwrap();
             return;
         }
-        let saved = self.with(Access::Read, |state| state.clone());
+        let saved = self.with(StateAccess::Read, |state| state.clone());
         self.saved.borrow_mut()[number - 1] = Some(saved);
     }
 
@@ -163,7 +160,7 @@ impl TestedStore for InProcess {
             return self.reopen(|file| fs::copy(copy, file).map(drop).unwrap());
         }
         let saved = self.saved.borrow()[number - 1].clone().unwrap();
-        self.with(Access::Write, move |state| *state = saved);
+        self.with(StateAccess::Write, move |state| *state = saved);
     }
 
     fn generation(&self) -> Option<(String, i64)> {
@@ -182,10 +179,8 @@ impl TestedStore for InProcess {
     }
 
     fn counted(&self, exception: &str) -> u64 {
-        let status = self
-            .io
-            .block_on(self.current_store().status(self.now()))
-            .unwrap();
+        let store = self.current_store();
+        let status = self.io.block_on(store.status(self.now())).unwrap();
         let journal = self.stored_state().journal;
         match exception {
             "late" => status.exceptions.late,
@@ -193,16 +188,15 @@ impl TestedStore for InProcess {
             "quarantined" => status.exceptions.quarantined,
             "set_aside" => journal.set_aside,
             "hole" => journal.hole_bytes,
-            // No fault deletes the state alone in memory, so the journal is never orphaned.
+            // No fault deletes only the state, so the journal is never orphaned.
             "orphaned" => 0,
             other => panic!("{other}"),
         }
     }
 
     fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64> {
-        let slices = self
-            .io
-            .block_on(self.current_store().counter(name, precision));
+        let store = self.current_store();
+        let slices = self.io.block_on(store.counter(name, precision));
         let slices = slices.unwrap().into_iter();
         slices.map(|(start, n)| (start.to_string(), n)).collect()
     }
@@ -213,9 +207,8 @@ impl TestedStore for InProcess {
 
     fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2] {
         let rankings = self.page(Table::Rankings).fields;
-        let state = rankings
-            .iter()
-            .find(|(ranking, _)| ranking == name.as_bytes());
+        let mut rankings = rankings.iter();
+        let state = rankings.find(|(ranking, _)| ranking == name.as_bytes());
         let slices = state.map_or_else(Default::default, |(_, state)| {
             let state = unpack::<RankingState>(state);
             state.expect("the state of a ranking").slices

@@ -13,14 +13,14 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::{HOUR, hour_of};
 
-use crate::journal::data::precisions;
+use crate::journal::redis_under_test::precisions;
 use crate::journal::tested_store::describe;
 use crate::stores::fixture::aggregate_of;
 
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
 /// The most requests of a run. Each request has its own bucket in the coarsest histogram.
 pub const MAX_REQUESTS: usize = 120;
-/// One of this many requests has a mark, so that there are few marks, which all are retained.
+/// One of this many requests has a mark, so the store retains all marks.
 const REQUESTS_PER_MARK: usize = 3;
 /// The number of slices of a counter to which a *wide* request adds: enough for a separate step.
 pub const WIDTH: i64 = 200;
@@ -48,16 +48,13 @@ pub enum Part {
     Marked,
 }
 
-/// A request that was served.
 #[derive(Clone, Debug)]
 pub struct Served {
     pub context: &'static str,
-    /// The instance that served the request.
     pub instance: usize,
     pub is_wide: bool,
-    /// Whether the request has a mark.
     pub is_marked: bool,
-    /// The hours from the hour in which the request was served to the hour of its recorded time.
+    /// Hours from the request to its recorded time.
     pub hours_ahead: i64,
     hour: i64,
     /// The calls that contain each part.
@@ -67,12 +64,10 @@ pub struct Served {
 impl Served {
     /// Whether all parts of the request, except for its wide part, were sent in the same calls.
     pub fn is_whole(&self) -> bool {
-        let calls_of = |part| self.calls.get(&part).cloned().unwrap_or_default();
-        calls_of(Part::Context) == calls_of(Part::All)
-            && calls_of(Part::All) == calls_of(Part::Counter)
-            && calls_of(Part::Counter) == calls_of(Part::Ranked)
-            && calls_of(Part::Ranked) == calls_of(Part::Reported)
-            && (!self.is_marked || calls_of(Part::Reported) == calls_of(Part::Marked))
+        let parts = [Part::All, Part::Counter, Part::Ranked, Part::Reported];
+        let marked = self.is_marked.then_some(Part::Marked);
+        let mut parts = parts.into_iter().chain(marked);
+        parts.all(|part| self.calls.get(&part) == self.calls.get(&Part::Context))
     }
 }
 
@@ -95,12 +90,10 @@ impl Ledger {
         is_wide: bool,
     ) -> Batch {
         let id = self.served.len();
-        // The time is the beginning of an hour, so that the request is skewed in all precisions or in none.
+        // The time is the beginning of an hour, so the request is skewed in all precisions or in none.
         let mut second = hour_of(now) + HOUR * hours_ahead;
-        let unsent = self
-            .served
-            .iter()
-            .filter(|served| served.instance == instance && served.calls.is_empty());
+        let unsent = |served: &&Served| served.instance == instance && served.calls.is_empty();
+        let unsent = self.served.iter().filter(unsent);
         let hours: BTreeSet<i64> = unsent.map(|served| served.hour).collect();
         if hours.len() >= HOURS_UNSENT && !hours.contains(&second) {
             second = *hours.last().unwrap();
@@ -156,15 +149,14 @@ impl Ledger {
         batch
     }
 
-    /// Records that a call is sent.
-    pub fn sent(&mut self, call: &FencedBatch) {
+    /// Notes which parts of requests a sent call contains.
+    pub fn note_sent(&mut self, call: &FencedBatch) {
         let key = (call.instance.clone(), call.seq);
         let mut parts = Vec::new();
         for (context, delta) in call.batch.contexts.iter() {
-            let part = if context.kind == Kind::All {
-                Part::All
-            } else {
-                Part::Context
+            let part = match context.kind {
+                Kind::All => Part::All,
+                _ => Part::Context,
             };
             for (_, record) in delta.records[1].iter() {
                 let shift = record.histogram.scale() - 2;
@@ -173,27 +165,18 @@ impl Ledger {
             }
         }
         for name in call.batch.counters.keys() {
-            let part = if name.starts_with('w') {
-                Part::Wide
-            } else {
-                Part::Counter
+            let part = match name.starts_with('w') {
+                true => Part::Wide,
+                false => Part::Counter,
             };
             parts.push((part, name[1..].parse().unwrap()));
         }
         if let Some(delta) = call.batch.rankings.get(RANKING) {
-            parts.extend(
-                delta
-                    .ids
-                    .keys()
-                    .map(|id| (Part::Ranked, id.parse().unwrap())),
-            );
+            let ids = delta.ids.keys();
+            parts.extend(ids.map(|id| (Part::Ranked, id.parse().unwrap())));
         }
-        let reported = call
-            .batch
-            .reports
-            .iter()
-            .flat_map(|report| &report.contexts);
-        for (_, aggregate) in reported {
+        let reports = call.batch.reports.iter();
+        for (_, aggregate) in reports.flat_map(|report| &report.contexts) {
             let buckets = aggregate.histogram.buckets().iter();
             parts.extend(buckets.map(|(bucket, _)| (Part::Reported, usize::from(*bucket >> 2))));
         }
@@ -211,14 +194,10 @@ impl Ledger {
         self.by_call.get(&key).cloned().unwrap_or_default()
     }
 
-    /// Excuses the requests for which `test` holds.
     fn excuse_if(&mut self, test: impl Fn(&Served) -> bool) {
-        let matching = self
-            .served
-            .iter()
-            .enumerate()
-            .filter(|(_, served)| test(served));
-        self.excused.extend(matching.map(|(id, _)| id));
+        let served = self.served.iter().enumerate();
+        let excused = served.filter(|(_, served)| test(served));
+        self.excused.extend(excused.map(|(id, _)| id));
     }
 
     /// Excuses all requests after a reset, except the requests that living instances have not sent yet.
@@ -231,8 +210,8 @@ impl Ledger {
         self.excuse_if(|served| !is_alive(served.instance));
     }
 
-    /// Excuses the requests of a killed instance that the store does not have. `fence` returns the fence of the
-    /// instance with a name.
+    /// Excuses the requests of a killed instance that the store does not have. `fence` returns the fence of an instance
+    /// by its name.
     pub fn excuse_killed(&mut self, killed: usize, fence: impl Fn(&str) -> u64) {
         self.excuse_if(|served| {
             let mut calls = served.calls.values().flatten();

@@ -6,7 +6,7 @@ use std::task::Poll;
 use tower_pulse::StoreError;
 use tower_pulse_core::store::Precisions;
 use tower_pulse_core::store::journal::{
-    Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, Step,
+    Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, VersionedResult,
 };
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead, TableReader};
@@ -16,7 +16,7 @@ use tower_pulse_core::store::{
 };
 use tower_pulse_core::task::BoxFuture;
 
-/// A call of the store, which may outlive its caller.
+/// A call to the store that may outlive its caller.
 #[derive(Clone, Debug)]
 pub enum Request {
     Hello,
@@ -40,7 +40,6 @@ pub enum Amending {
     CloseHole,
 }
 
-/// An answer of the store.
 #[derive(Clone, Debug)]
 pub enum Reply {
     Hello(Generation),
@@ -48,16 +47,15 @@ pub enum Reply {
     Readable(Readable),
     Acquire(Acquired),
     Release(()),
-    Read(Step<Entries>),
-    LoadFields(Step<Vec<FieldValues>>),
+    Read(VersionedResult<Entries>),
+    LoadFields(VersionedResult<Vec<FieldValues>>),
     ReadTables(Answers),
-    Fold(Step<()>),
-    Amend(Step<()>),
+    Fold(VersionedResult<()>),
+    Amend(VersionedResult<()>),
     RemoveFences(u64),
 }
 
 impl Request {
-    /// Makes the call on a store.
     pub async fn run(&self, store: &dyn Store) -> Result<Reply, StoreError> {
         let journal = store.journal();
         Ok(match self {
@@ -110,7 +108,7 @@ pub struct Slot {
     pub request: Option<Request>,
     /// The answer, once it has arrived.
     pub reply: Option<Result<Reply, StoreError>>,
-    /// The number of flushes since the last change.
+    /// Flushes since the last append or failure.
     pub idle_flushes: u32,
 }
 
@@ -148,9 +146,9 @@ impl Wire {
 
 /// Makes a call, and unwraps the answer of the same kind.
 macro_rules! ask {
-    ($self:ident, $kind:ident, $request:expr) => {
+    ($self:ident, $kind:ident $($arguments:tt)?) => {
         Box::pin(async move {
-            match $self.ask($request).await? {
+            match $self.ask(Request::$kind $($arguments)?).await? {
                 Reply::$kind(reply) => Ok(reply),
                 other => panic!("not an answer to {}: {other:?}", stringify!($kind)),
             }
@@ -164,15 +162,11 @@ impl Journal for Wire {
         instance: &'a str,
         version: &'a str,
     ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
-        ask!(
-            self,
-            Acquire,
-            Request::Acquire(instance.into(), version.into())
-        )
+        ask!(self, Acquire(instance.into(), version.into()))
     }
 
     fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        ask!(self, Release, Request::Release(instance.into()))
+        ask!(self, Release(instance.into()))
     }
 
     fn read<'a>(
@@ -181,12 +175,8 @@ impl Journal for Wire {
         version: &'a str,
         after: Position,
         bytes: u64,
-    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
-        ask!(
-            self,
-            Read,
-            Request::Read(instance.into(), version.into(), after, bytes)
-        )
+    ) -> BoxFuture<'a, Result<VersionedResult<Entries>, StoreError>> {
+        ask!(self, Read(instance.into(), version.into(), after, bytes))
     }
 
     fn load_fields<'a>(
@@ -194,16 +184,18 @@ impl Journal for Wire {
         instance: &'a str,
         version: &'a str,
         fields: &'a [(Table, Vec<Vec<u8>>)],
-    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+    ) -> BoxFuture<'a, Result<VersionedResult<Vec<FieldValues>>, StoreError>> {
         ask!(
             self,
-            LoadFields,
-            Request::LoadFields(instance.into(), version.into(), fields.into())
+            LoadFields(instance.into(), version.into(), fields.into())
         )
     }
 
-    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        ask!(self, Fold, Request::Fold(Box::new(step.clone())))
+    fn fold<'a>(
+        &'a self,
+        step: &'a FoldStep,
+    ) -> BoxFuture<'a, Result<VersionedResult<()>, StoreError>> {
+        ask!(self, Fold(Box::new(step.clone())))
     }
 
     fn amend<'a>(
@@ -211,21 +203,17 @@ impl Journal for Wire {
         version: &'a str,
         next: &'a str,
         amendment: Amendment<'a>,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+    ) -> BoxFuture<'a, Result<VersionedResult<()>, StoreError>> {
         let amending = match amendment {
             Amendment::SetAside(entry) => Amending::SetAside(entry.clone()),
             Amendment::WaitForNewer(entry) => Amending::WaitForNewer(entry.clone()),
             Amendment::CloseHole => Amending::CloseHole,
         };
-        ask!(
-            self,
-            Amend,
-            Request::Amend(version.into(), next.into(), amending)
-        )
+        ask!(self, Amend(version.into(), next.into(), amending))
     }
 
     fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
-        ask!(self, RemoveFences, Request::RemoveFences(version.into()))
+        ask!(self, RemoveFences(version.into()))
     }
 }
 
@@ -235,13 +223,14 @@ impl TableReader for Wire {
         purpose: Purpose,
         reads: &'a [TableRead],
     ) -> BoxFuture<'a, Result<Answers, StoreError>> {
-        ask!(self, ReadTables, Request::ReadTables(purpose, reads.into()))
+        ask!(self, ReadTables(purpose, reads.into()))
     }
 }
 
 impl Store for Wire {
     fn precisions(&self) -> &Precisions {
-        static PRECISIONS: LazyLock<Precisions> = LazyLock::new(crate::journal::data::precisions);
+        static PRECISIONS: LazyLock<Precisions> =
+            LazyLock::new(crate::journal::redis_under_test::precisions);
         &PRECISIONS
     }
 
@@ -250,11 +239,11 @@ impl Store for Wire {
     }
 
     fn query(&self) -> &dyn Query {
-        unreachable!("no call of a query waits")
+        unreachable!("processes make no queries")
     }
 
     fn upkeep(&self) -> &dyn Upkeep {
-        unreachable!("no call of the upkeep waits")
+        unreachable!("processes need no upkeep")
     }
 
     fn describe(&self) -> String {
@@ -264,17 +253,17 @@ impl Store for Wire {
 
 impl Append for Wire {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
-        ask!(self, Hello, Request::Hello)
+        ask!(self, Hello)
     }
 
     fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
-        ask!(self, Append, Request::Append(call.clone()))
+        ask!(self, Append(call.clone()))
     }
 
     fn readable<'a>(
         &'a self,
         call: &'a AppendedCall,
     ) -> BoxFuture<'a, Result<Readable, StoreError>> {
-        ask!(self, Readable, Request::Readable(call.clone()))
+        ask!(self, Readable(call.clone()))
     }
 }

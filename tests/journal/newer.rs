@@ -1,5 +1,5 @@
-//! Entries of a later version of this crate. The entries before them are folded. The entries after them also wait, for
-//! at most ten minutes, whatever the server's clock does.
+//! Entries of a later version of this crate. Folders fold the entries before them, and then wait for at most ten
+//! minutes, whatever the server's clock does.
 
 use redis::cmd;
 use tower_pulse_core::store::Upkeep;
@@ -19,12 +19,10 @@ const LATER: &str = "9";
 
 /// A journal with three entries, and a folder that waits at the second entry, which has a later version.
 fn waiting() -> (Drive, Process) {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
+    let (drive, mut flushing, mut folding) = Drive::with_processes();
     drive.send(&mut flushing, &contexts(1));
     assert!(drive.data.append_newer());
     drive.send(&mut flushing, &contexts(1));
-    let mut folding = drive.folder("first");
     drive.run_once(&mut folding);
     let counted = drive.counted("GET /0");
     assert_eq!(counted, (1, 1), "the first entry is folded");
@@ -39,7 +37,6 @@ fn reported(drive: &Drive) -> Option<(u64, u64)> {
     Some((newer.version, newer.readable))
 }
 
-/// Removes an entry of the journal.
 fn xdel(drive: &Drive, id: &str) {
     let () = drive.data.query(cmd("XDEL").arg("pulse:journal").arg(id));
 }
@@ -48,14 +45,13 @@ fn xdel(drive: &Drive, id: &str) {
 #[test]
 fn a_need_that_no_entry_has_stops_no_folder() {
     for is_folded in [true, false] {
-        let drive = Drive::start();
-        let mut flushing = drive.flusher();
+        let (drive, mut flushing, mut folding) = Drive::with_processes();
         drive.send(&mut flushing, &contexts(1));
         if is_folded {
-            drive.run_once(&mut drive.folder("first"));
+            drive.run_once(&mut folding);
             drive.set("need", "4");
-            // The takeover clears `need`, so that folders of older versions do not wait.
-            drive.take_over();
+            // The takeover clears `need`, so folders of older versions do not wait.
+            drive.take_over(1);
             assert_eq!(drive.number("need"), 0);
             drive.free_lease();
         }
@@ -71,13 +67,11 @@ fn a_need_that_no_entry_has_stops_no_folder() {
 
 #[test]
 fn an_append_raises_need_for_folders_of_older_versions() {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
-    let mut folding = drive.folder("folder");
+    let (drive, mut flushing, mut folding) = Drive::with_processes();
     for _ in 0..2 {
         drive.send(&mut flushing, &contexts(1));
         assert_eq!(drive.field("need"), OWN);
-        // An append between the last read of a round and its last step.
+        // Appends between the last read of a round and its last step.
         drive.until(&mut folding, |request| matches!(request, Request::Fold(_)));
         assert!(drive.data.append_newer());
         drive.deliver(&folding);
@@ -119,16 +113,14 @@ fn an_entry_that_was_deleted_by_hand_stops_no_folder() {
     let newer = drive.field("newer");
     let (id, _) = newer.split_once(' ').unwrap();
     xdel(&drive, id);
-    drive.run_once(&mut folding);
-    drive.run_once(&mut folding);
+    drive.run_times(&mut folding, 2);
     assert_eq!(drive.counted("GET /0"), (2, 2));
-    // An entry at the end of the journal is deleted.
+    // Deletes the newest entry.
     assert!(drive.data.append_newer());
     drive.run_once(&mut folding);
     xdel(&drive, &drive.field("head"));
     let mut second = drive.folder("second");
-    drive.run_once(&mut second);
-    drive.run_once(&mut second);
+    drive.run_times(&mut second, 2);
     assert_eq!((drive.data.is_folded(), reported(&drive)), (true, None));
     assert_eq!((drive.number("need"), drive.number("hole")), (0, 4));
 }
@@ -206,34 +198,30 @@ fn an_entry_of_a_later_version_with_a_time_a_year_ahead_waits_for_ten_minutes() 
 #[test]
 fn jumps_of_the_servers_clock_neither_end_nor_prolong_the_wait() {
     for jump in [DAY, -DAY] {
-        for lasts in [true, false] {
+        for is_permanent in [true, false] {
             let (drive, mut folding) = waiting();
             drive.wait(&mut folding, 1);
             let now = drive.data.now();
             drive.data.manual_clock.set_wall(now + jump);
             drive.run_once(&mut folding);
-            assert_eq!(drive.number("set_aside"), 0, "{jump} {lasts}");
-            let from = if lasts { now + jump } else { now };
-            let minutes = (1..=2 * GRACE as i64).map(|minute| from + 60 * minute);
+            assert_eq!(drive.number("set_aside"), 0, "{jump} {is_permanent}");
+            let from = if is_permanent { now + jump } else { now };
             let mut waited = 0;
-            for time in minutes {
-                if drive.number("set_aside") > 0 {
-                    break;
-                }
-                drive.data.manual_clock.set_wall(time);
-                drive.run_once(&mut folding);
+            while drive.number("set_aside") == 0 && waited <= GRACE {
                 waited += 1;
+                drive.data.manual_clock.set_wall(from + 60 * waited as i64);
+                drive.run_once(&mut folding);
             }
             // A jump ahead counts as at most a minute.
             let is_ten = (GRACE - 2..=GRACE).contains(&waited);
-            assert!(is_ten, "{jump} {lasts}: {waited}");
+            assert!(is_ten, "{jump} {is_permanent}: {waited}");
             assert!(drive.data.is_folded());
             assert_eq!(drive.counted("GET /0"), (2, 2));
         }
     }
 }
 
-/// The notes are garbage, or are about an entry that this version can read.
+/// Each note (the field `newer`) is garbage, or names an entry that this version can read.
 #[test]
 fn a_wrong_note_about_a_later_version_stops_no_folder() {
     let huge = "99999999999999999999999-1 9 1 1";

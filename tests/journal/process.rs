@@ -17,7 +17,7 @@ use crate::rig::instances::{TestFlusher, TestFolder};
 /// The most polls between two calls.
 const MAX_POLLS: usize = 100_000;
 
-/// The clock by which processes sleep. It advances only if a process waits for nothing else.
+/// The clock by which processes sleep. The clock advances only if a process waits for nothing else.
 pub struct Sleep(Runtime);
 
 impl Sleep {
@@ -69,12 +69,11 @@ impl Process {
         }
     }
 
-    /// The flusher of the process. Panics if the process folds.
+    /// Panics if the process folds.
     pub fn as_flusher(&self) -> &TestFlusher {
         self.flusher.as_ref().expect("the process flushes")
     }
 
-    /// The numbers of calls that were replayed, and of requests that were lost.
     pub fn replayed_and_lost(&self) -> (u64, u64) {
         (self.as_flusher().replayed(), self.as_flusher().lost())
     }
@@ -109,7 +108,6 @@ impl Process {
         self.wire.slot().request.take()
     }
 
-    /// Answers the call that the process waits for.
     pub fn answer(&self, reply: Result<Reply, StoreError>) {
         let mut slot = self.wire.slot();
         (slot.request, slot.reply) = (None, Some(reply));

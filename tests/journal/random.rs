@@ -2,17 +2,17 @@
 
 use fastrand::Rng;
 
-use crate::journal::data::RedisUnderTest;
 use crate::journal::faults::{AskForHistory, Faults};
 use crate::journal::in_process::InProcess;
+use crate::journal::redis_under_test::RedisUnderTest;
 use crate::journal::scheduler::Scheduler;
 use crate::journal::tested_store::TestedStore;
 
-/// Schedules per run, unless `PULSE_RUNS` is set.
+/// The number of schedules in memory, unless `PULSE_RUNS` is set.
 const RUNS: u64 = 120;
-/// Schedules per run on a server, which takes longer, because all data is copied after each call.
+/// The number of schedules on a server: fewer, because all data is copied after each call.
 const RUNS_ON_A_SERVER: u64 = 60;
-/// Schedules per run in a file, which takes longer, because the file is written and opened many times.
+/// The number of schedules in a file: fewer, because the file is written and opened many times.
 const RUNS_IN_A_FILE: u64 = 40;
 
 fn number(name: &str) -> Option<u64> {
@@ -21,7 +21,7 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }
 
-/// Runs one schedule. Returns its violations and its events.
+/// Returns the violations and the events of a schedule.
 fn schedule(data: &dyn TestedStore, seed: u64) -> (Vec<String>, Vec<String>) {
     let mut rng = Rng::with_seed(seed ^ 0x5eed);
     let faults = Faults {
@@ -35,9 +35,9 @@ fn schedule(data: &dyn TestedStore, seed: u64) -> (Vec<String>, Vec<String>) {
             AskForHistory::All,
         ][rng.usize(..3)],
     };
-    let steps = [40, 100, 200, 400, 600][rng.usize(..5)];
+    let turns = [40, 100, 200, 400, 600][rng.usize(..5)];
     let mut scheduler = Scheduler::new(data, seed, faults);
-    scheduler.run(steps);
+    scheduler.run(turns);
     (scheduler.violations, scheduler.events)
 }
 

@@ -15,11 +15,9 @@ fn is_roll_up(request: &Request) -> bool {
 
 /// A store in which a minute with a request of each context has ended. The journal has another request of each context.
 fn with_an_ended_minute() -> (Drive, Vec<String>) {
-    let drive = Drive::start();
+    let (drive, mut flushing, mut folding) = Drive::with_processes();
     let names = contexts(CONTEXTS);
-    let mut flushing = drive.flusher();
     drive.send(&mut flushing, &names);
-    let mut folding = drive.folder("before");
     drive.run_once(&mut folding);
     drive.advance(90);
     drive.send(&mut flushing, &names);
@@ -51,7 +49,7 @@ fn another_folder_completes_a_roll_up_that_was_interrupted() {
     assert_eq!(steps, 4);
     drive.assert_counted(&some, &WIDTHS, 2);
     drive.advance(90);
-    // Requests in a minute that is rolled up, and in the open minute.
+    // Appends requests of a minute that is rolled up, and of the open minute.
     let mut flushing = drive.flusher();
     flushing.as_flusher().add(drive.batch_at(&names, -180));
     drive.send(&mut flushing, &names);
@@ -59,9 +57,9 @@ fn another_folder_completes_a_roll_up_that_was_interrupted() {
     drive.assert_counted(&names, &WIDTHS, 4);
 }
 
-/// Records store up to which time they contain slices, so that a roll-up does not depend on the state.
+/// Each record stores the time up to which it contains slices, so a roll-up does not depend on the state.
 #[test]
-fn a_state_deleted_during_a_roll_up_costs_no_folded_request() {
+fn a_state_deleted_during_a_roll_up_loses_no_folded_request() {
     let (drive, names) = with_an_ended_minute();
     let mut first = drive.folder("first");
     assert!(drive.until(&mut first, is_roll_up).is_some());
@@ -70,7 +68,7 @@ fn a_state_deleted_during_a_roll_up_costs_no_folded_request() {
     drive.delete("pulse:journal");
     drive.advance(1);
     drive.append(&names);
-    drive.take_over();
+    drive.take_over(1);
     // Only the requests in the journal are lost.
     drive.assert_counted(&names, &WIDTHS, 2);
 }

@@ -2,7 +2,7 @@
 
 use tower_pulse::StoreError;
 use tower_pulse::StoreErrorKind::TimedOut;
-use tower_pulse_core::store::journal::{Acquired, FoldStep, Step};
+use tower_pulse_core::store::journal::{Acquired, FoldStep, VersionedResult};
 use tower_pulse_model::round::partition;
 
 use crate::journal::drive::{Drive, contexts};
@@ -20,9 +20,8 @@ fn step_of(request: Option<Request>) -> FoldStep {
 
 #[test]
 fn a_folder_that_takes_over_finishes_the_round() {
-    let drive = Drive::start();
+    let (drive, mut flushing, _) = Drive::with_processes();
     let names = contexts(120);
-    let mut flushing = drive.flusher();
     drive.send(&mut flushing, &names);
 
     let (mut frozen, mut other) = (drive.folder("frozen"), drive.folder("other"));
@@ -64,7 +63,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
 
     // When the frozen folder continues, its step has no effect.
     assert_eq!(second.round_end, first.round_end);
-    let Reply::Fold(Step::Stale(_)) = drive.deliver(&frozen) else {
+    let Reply::Fold(VersionedResult::Stale(_)) = drive.deliver(&frozen) else {
         panic!("a step under an old version");
     };
     drive.run_once(&mut frozen);
@@ -82,23 +81,26 @@ fn a_step_that_arrives_again_takes_effect_once() {
     let mut folding = drive.folder("folder");
     let mut steps = Vec::new();
     while let Some(request) = drive.until(&mut folding, is_fold) {
-        // The step takes effect, but its answer is lost. The folder sends the step again. Then copies arrive late.
-        let Ok(Reply::Fold(Step::Done(()))) = drive.data.run(&request) else {
-            panic!("the first time");
+        // The step takes effect, but its answer is lost. The folder sends the step again. Then copies of steps arrive.
+        let Ok(Reply::Fold(VersionedResult::Done(()))) = drive.data.run(&request) else {
+            panic!("the step must be done");
         };
         folding.take_request();
         folding.answer(Err(StoreError::new(TimedOut, "no answer")));
         let again = step_of(drive.until(&mut folding, is_fold));
         let step = step_of(Some(request));
         assert_eq!((&again.version, &again.next), (&step.version, &step.next));
-        let Reply::Fold(Step::Stale(version)) = drive.deliver(&folding) else {
+        let Reply::Fold(VersionedResult::Stale(version)) = drive.deliver(&folding) else {
             panic!("the step had taken effect");
         };
         assert_eq!(version, step.next);
         steps.push(step);
         for step in &steps {
-            let late = drive.data.run(&Request::Fold(Box::new(step.clone())));
-            assert!(matches!(late, Ok(Reply::Fold(Step::Stale(_)))), "{late:?}");
+            let reply = drive.data.run(&Request::Fold(Box::new(step.clone())));
+            assert!(
+                matches!(reply, Ok(Reply::Fold(VersionedResult::Stale(_)))),
+                "{reply:?}"
+            );
         }
     }
     assert!(steps.len() > 1);
@@ -106,7 +108,6 @@ fn a_step_that_arrives_again_takes_effect_once() {
     assert!(drive.data.is_folded());
 }
 
-/// The number of a snapshot.
 const SNAPSHOT: usize = 1;
 
 #[test]
@@ -131,7 +132,10 @@ fn another_entry_at_the_same_offset_is_not_folded() {
     let round_end = step.round_end.unwrap();
     assert_eq!((head.offset, head == round_end), (round_end.offset, false));
     let reply = drive.deliver(&folding);
-    assert!(matches!(reply, Reply::Fold(Step::Absent)), "{reply:?}");
+    assert!(
+        matches!(reply, Reply::Fold(VersionedResult::Absent)),
+        "{reply:?}"
+    );
     for _ in 0..2 {
         drive.run_once(&mut losing);
         drive.run_once(&mut folding);

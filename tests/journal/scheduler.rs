@@ -5,34 +5,34 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tower_pulse::{Clock, ManualClock, StoreError, StoreErrorKind};
-use tower_pulse_core::store::journal::{Acquired, Step};
+use tower_pulse_core::store::journal::{Acquired, VersionedResult};
 use tower_pulse_core::store::{Appended, Readable};
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 
-use crate::journal::data::RedisUnderTest;
 use crate::journal::faults::{Faults, Snapshot};
 use crate::journal::fleet::{Instance, MAX_ALIVE};
 use crate::journal::hours::Expected;
 use crate::journal::ledger::{CONTEXTS, Ledger, MAX_REQUESTS};
 use crate::journal::net::{Reply, Request};
 use crate::journal::process::{Process, Sleep};
+use crate::journal::redis_under_test::RedisUnderTest;
 use crate::journal::tested_store::TestedStore;
 use crate::stores::fixture::THIS_HOUR;
 
 /// Seconds before the end of an hour at which every run begins.
 const BEFORE_THE_HOUR: i64 = 20;
-/// The time to live of the lease to fold, in seconds. The scheduler expires the key of the lease by the tests' clock.
+/// The time to live of the fold lease, in seconds. The scheduler expires the key of the lease by the tests' clock.
 const LEASE: i64 = 5;
-/// The time to live of the lease in steps without faults. A call takes some seconds of the tests' clock. If several
+/// The time to live of the lease in turns without faults. A call takes some seconds of the tests' clock. If several
 /// folders competed for a shorter lease, none would keep it for all calls of a round.
 const LEASE_WITHOUT_FAULTS: i64 = 60;
-/// The seconds after which a call that has not reached the store is lost.
-const MAX_LATENESS: i64 = 300;
-/// The steps without faults within which all work must be complete.
-const MAX_STEPS_WITHOUT_FAULTS: usize = 6_000;
-/// The steps without faults after which the scheduler advances the clock by a minute if folders wait for a later
+/// The most seconds that the clock may advance without losing the calls that have not reached the store.
+const MAX_DELAY: i64 = 300;
+/// The turns without faults within which all work must be complete.
+const MAX_TURNS_WITHOUT_FAULTS: usize = 6_000;
+/// The turns without faults after which the scheduler advances the clock by a minute if folders wait for a later
 /// version.
-const STEPS_PER_WAIT: usize = 40;
+const TURNS_PER_WAIT: usize = 40;
 
 /// A call that has not reached the store.
 #[derive(Clone, Copy)]
@@ -107,23 +107,20 @@ impl<'a> Scheduler<'a> {
         passed + 3_600 > REPORTED_MINUTES.span()
     }
 
-    /// Runs `steps` steps with faults, then steps without faults until all work is complete, then the checks.
-    pub fn run(&mut self, steps: usize) {
-        for _ in 0..steps {
-            self.step();
+    /// Takes `turns` turns with faults, then turns without faults until all work is complete, then runs the checks.
+    pub fn run(&mut self, turns: usize) {
+        for _ in 0..turns {
+            self.take_turn();
         }
         self.end_faults();
-        for step in 1..=MAX_STEPS_WITHOUT_FAULTS {
-            self.step();
-            if step % STEPS_PER_WAIT == 0
-                && self
-                    .data
-                    .redis()
-                    .is_some_and(RedisUnderTest::waits_for_newer)
-            {
+        for turn in 1..=MAX_TURNS_WITHOUT_FAULTS {
+            self.take_turn();
+            let redis = self.data.redis();
+            let is_waiting = || redis.is_some_and(RedisUnderTest::is_waiting_for_newer);
+            if turn % TURNS_PER_WAIT == 0 && is_waiting() {
                 self.advance(61);
             }
-            if step % 10 == 0 && self.is_complete() {
+            if turn % 10 == 0 && self.is_complete() {
                 return self.check();
             }
         }
@@ -155,7 +152,7 @@ impl<'a> Scheduler<'a> {
             && self.data.is_folded()
     }
 
-    fn step(&mut self) {
+    fn take_turn(&mut self) {
         if self.rng.f64() < 0.25 {
             self.advance_randomly();
         }
@@ -174,8 +171,8 @@ impl<'a> Scheduler<'a> {
         } else if x < 0.90 && !messages.is_empty() {
             let message = messages[self.rng.usize(..messages.len())];
             if let Message::Awaited(at, process) = message {
-                let is_dropped = self.rng.f64() < 0.3;
-                self.time_out(at, process, is_dropped);
+                let is_lost = self.rng.f64() < 0.3;
+                self.time_out(at, process, is_lost);
             }
         } else {
             self.apply_fault(x);
@@ -189,13 +186,12 @@ impl<'a> Scheduler<'a> {
         self.advance(if is_jump { jump } else { 1 });
     }
 
-    /// Advances the clocks.
     pub fn advance(&mut self, seconds: i64) {
-        if seconds > MAX_LATENESS {
+        if seconds > MAX_DELAY {
             self.break_connections();
         }
-        self.manual_clock
-            .advance(Duration::from_secs(seconds as u64));
+        let time = Duration::from_secs(seconds as u64);
+        self.manual_clock.advance(time);
         self.set_server_clock();
         if self.now() > self.lease_until
             && let Some(server) = self.data.redis()
@@ -205,10 +201,9 @@ impl<'a> Scheduler<'a> {
     }
 
     fn prolong_lease(&mut self) {
-        let lease = if self.faults_have_ended {
-            LEASE_WITHOUT_FAULTS
-        } else {
-            LEASE
+        let lease = match self.faults_have_ended {
+            true => LEASE_WITHOUT_FAULTS,
+            false => LEASE,
         };
         self.lease_until = self.now() + lease;
     }
@@ -225,13 +220,9 @@ impl<'a> Scheduler<'a> {
 
     fn messages(&self) -> Vec<Message> {
         let mut messages: Vec<_> = (0..self.abandoned.len()).map(Message::Abandoned).collect();
-        for (at, instance) in self.instances.iter().enumerate() {
-            for (number, process) in instance.processes.iter().enumerate() {
-                if process.is_waiting() {
-                    messages.push(Message::Awaited(at, number));
-                }
-            }
-        }
+        let waiting = self.processes();
+        let waiting = waiting.filter(|(_, process)| process.is_waiting());
+        messages.extend(waiting.map(|((at, number), _)| Message::Awaited(at, number)));
         messages
     }
 
@@ -239,7 +230,7 @@ impl<'a> Scheduler<'a> {
         let process = &mut self.instances[at].processes[number];
         assert!(process.resume(&self.sleep), "{} has ended", process.name);
         match &mut process.wire.slot().request {
-            Some(Request::Append(call)) => self.ledger.sent(call),
+            Some(Request::Append(call)) => self.ledger.note_sent(call),
             // Limits the read to one entry or a few entries, or reads all.
             Some(Request::Read(_, _, _, bytes)) => *bytes = [1, 400, *bytes][self.rng.usize(..3)],
             _ => {}
@@ -279,27 +270,26 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Whether the server's clock is ahead while it appends the next entry.
+    /// Draws whether the server's clock is ahead while the next entry is appended.
     fn is_clock_ahead(&mut self) -> bool {
         !self.faults_have_ended && self.rng.f64() < 0.05 * self.faults.intensity
     }
 
-    /// Lets a call time out. The call is dropped, or may reach the store later.
-    pub fn time_out(&mut self, at: usize, number: usize, is_dropped: bool) {
+    /// Lets a call time out. The call is lost, or may reach the store later.
+    pub fn time_out(&mut self, at: usize, number: usize, is_lost: bool) {
         let process = &self.instances[at].processes[number];
         let Some(request) = process.take_request() else {
             return;
         };
         process.answer(Err(timed_out()));
         let name = process.name.clone();
-        let fate = if is_dropped { "dropped" } else { "abandoned" };
+        let fate = if is_lost { "lost" } else { "abandoned" };
         self.log(format!("{name}: {} is {fate}", short(&request)));
-        if !is_dropped {
+        if !is_lost {
             self.abandoned.push((name, request));
         }
     }
 
-    /// Executes a call.
     fn execute(&mut self, name: &str, request: &Request) -> Reply {
         let reply = match self.is_held(request) {
             true => Ok(Reply::Acquire(Acquired::HeldByOther)),
@@ -312,13 +302,13 @@ impl<'a> Scheduler<'a> {
             self.log(format!("{name}: {} -> {}", short(request), short(&reply)));
         }
         match (request, &reply) {
-            (Request::Fold(step), Reply::Fold(Step::Done(()))) => {
-                self.expected.done(step);
+            (Request::Fold(step), Reply::Fold(VersionedResult::Done(()))) => {
+                self.expected.apply(step);
                 self.prolong_lease();
             }
             (_, Reply::Acquire(Acquired::Mine(_)))
-            | (_, Reply::Read(Step::Done(_)))
-            | (_, Reply::LoadFields(Step::Done(_))) => self.prolong_lease(),
+            | (_, Reply::Read(VersionedResult::Done(_)))
+            | (_, Reply::LoadFields(VersionedResult::Done(_))) => self.prolong_lease(),
             (Request::Readable(call), Reply::Readable(Readable::Yes)) => {
                 self.check_readable(&call.instance, call.seq);
             }
@@ -347,7 +337,7 @@ impl<'a> Scheduler<'a> {
         holder != instance
     }
 
-    /// Checks that the requests of a call can be read, after the store has reported this.
+    /// Checks that the requests of a call can be read, once the store reports the call as readable.
     fn check_readable(&mut self, instance: &str, seq: u64) {
         if self.may_differ() || self.lost() > 0 {
             return;
@@ -367,9 +357,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn serve(&mut self) {
-        let Some(at) = self.any_running() else {
-            return;
-        };
+        let Some(at) = self.any_running() else { return };
         if self.ledger.served.len() >= MAX_REQUESTS {
             return;
         }

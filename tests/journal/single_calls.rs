@@ -1,7 +1,9 @@
 //! Single calls, in states that random schedules rarely reach.
 
 use redis::cmd;
-use tower_pulse_core::store::journal::{Acquired, Amendment, Entry, Journal, Progress, Step};
+use tower_pulse_core::store::journal::{
+    Acquired, Amendment, Entry, Journal, Progress, VersionedResult,
+};
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{Append, Appended, Generation, Position};
 use tower_pulse_model::context::Kind;
@@ -16,18 +18,16 @@ use crate::journal::tested_store::TestedStore;
 use crate::rig::lua::script;
 use crate::stores::fixture::NOW;
 
-/// Time to live of the lease in milliseconds.
 const LEASE_MILLIS: i64 = 5_000;
 /// The most entries that `pulse:aside` holds.
 const MAX_ASIDE: usize = 100;
-/// Records that one HSET writes.
+/// The most records that one HSET writes.
 const RECORDS_AT_ONCE: usize = 500;
 const WEEK: i64 = 7 * 86_400;
 
 /// A journal with `calls` calls of one request each.
 fn journal_of(calls: usize) -> Drive {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
+    let (drive, mut flushing, _) = Drive::with_processes();
     for _ in 0..calls {
         drive.send(&mut flushing, &contexts(1));
     }
@@ -46,12 +46,17 @@ fn read(drive: &Drive, version: &str, bytes: u64) -> Vec<Entry> {
     let after = Position::default();
     let read = drive.data.store.read("a", version, after, bytes);
     match drive.data.block_on(read).unwrap() {
-        Step::Done(read) => read.entries,
+        VersionedResult::Done(read) => read.entries,
         other => panic!("{other:?}"),
     }
 }
 
-fn amend(drive: &Drive, version: &str, next: &str, amendment: Amendment<'_>) -> Step<()> {
+fn amend(
+    drive: &Drive,
+    version: &str,
+    next: &str,
+    amendment: Amendment<'_>,
+) -> VersionedResult<()> {
     let amended = drive.data.store.amend(version, next, amendment);
     drive.data.block_on(amended).unwrap()
 }
@@ -89,10 +94,10 @@ fn the_answer_to_a_repeated_call_is_a_position_at_or_after_it() {
     let drive = journal_of(2);
     let append = drive.until_append(&mut drive.flusher(), &contexts(1));
     let Ok(Reply::Append(Appended::Done(first))) = drive.data.run(&append) else {
-        panic!("the first time");
+        panic!("not appended");
     };
     let Ok(Reply::Append(Appended::Duplicate(again))) = drive.data.run(&append) else {
-        panic!("the second time");
+        panic!("not a duplicate");
     };
     assert_eq!(again.position, first.position);
     assert_eq!(again.folded, first.folded);
@@ -155,9 +160,7 @@ fn a_full_journal_accepts_calls_again_when_it_is_folded() {
         let head = drive.head().offset;
         assert!((full_at + JOURNAL_BYTES..full_at + 2 * JOURNAL_BYTES).contains(&head));
         full_at = head;
-        for _ in 0..2 {
-            drive.run_once(&mut folding);
-        }
+        drive.run_times(&mut folding, 2);
         assert_eq!(drive.number("trimmed"), full_at);
     }
     drive.run_once(&mut flushing);
@@ -176,7 +179,7 @@ fn a_read_returns_as_many_entries_as_its_limit_in_bytes_allows() {
     for (limit, count) in [(1, 1), (ends[1], 1), (ends[1] + 400, 2)] {
         assert_eq!(read(&drive, "v", limit).len(), count, "{limit} of {ends:?}");
     }
-    // An offset is the number of bytes that were appended, with one for each entry.
+    // An offset is the number of bytes that were appended, including one for each entry.
     let lengths = all.iter().map(|entry| entry.payload.len() as u64 + 1);
     assert_eq!(lengths.sum::<u64>(), ends[19]);
 }
@@ -197,7 +200,7 @@ fn a_read_under_another_version_has_no_effect() {
         let reply = drive.data.run(&read).unwrap();
         let is_stale = matches!(
             reply,
-            Reply::Read(Step::Stale(_)) | Reply::LoadFields(Step::Stale(_))
+            Reply::Read(VersionedResult::Stale(_)) | Reply::LoadFields(VersionedResult::Stale(_))
         );
         assert!(is_stale, "{reply:?}");
         let lease: Option<String> = drive.data.query(cmd("GET").arg(LEASE));
@@ -207,9 +210,7 @@ fn a_read_under_another_version_has_no_effect() {
 
 #[test]
 fn a_folder_that_takes_over_learns_which_slices_are_rolled_up() {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
-    let mut folding = drive.folder("folder");
+    let (drive, mut flushing, mut folding) = Drive::with_processes();
     for _ in 0..3 {
         drive.send(&mut flushing, &contexts(1));
         drive.run_once(&mut folding);
@@ -228,16 +229,16 @@ fn a_hole_is_closed_only_if_its_entries_are_missing() {
     acquire(&drive, "v1");
     let before = drive.data.state();
     let close = |version, next| amend(&drive, version, next, Amendment::CloseHole);
-    assert_eq!(close("v1", "v2"), Step::Done(()));
+    assert_eq!(close("v1", "v2"), VersionedResult::Done(()));
     let mut after = drive.data.state();
     assert_eq!(after.insert("v".into(), "v1".into()).unwrap(), "v2");
     assert_eq!(after, before);
-    let stale = Step::Stale("v2".to_owned());
+    let stale = VersionedResult::Stale("v2".to_owned());
     assert_eq!(close("v1", "v3"), stale, "another version");
     // This also works on a server that is out of memory.
     drive.delete("pulse:journal");
     drive.limit_memory("1");
-    assert_eq!(close("v2", "v3"), Step::Done(()));
+    assert_eq!(close("v2", "v3"), VersionedResult::Done(()));
     drive.limit_memory("0");
     assert!(drive.data.is_folded());
     assert_eq!(drive.number("need"), 0, "no entry of any version is left");
@@ -251,24 +252,20 @@ fn a_hole_is_closed_only_if_its_entries_are_missing() {
 
 /// Entries that were appended after the beginning of the round are folded once, in the next round.
 #[test]
-fn a_round_whose_entries_are_missing_is_dropped_alone() {
-    let drive = Drive::start();
+fn only_the_round_whose_entries_are_missing_is_skipped() {
+    let (drive, mut flushing, _) = Drive::with_processes();
     let names = contexts(120);
-    let mut flushing = drive.flusher();
     drive.send(&mut flushing, &names);
     let mut dead = drive.folder("dead");
     let Some(Request::Fold(first)) = drive.until(&mut dead, is_fold) else {
-        panic!("there is an entry");
+        panic!("no step");
     };
     assert!(first.done.is_some(), "the round has only one step");
     drive.deliver(&dead);
     drive.send(&mut flushing, &names);
     let end = first.round_end.unwrap();
-    let gone = cmd("XDEL")
-        .arg("pulse:journal")
-        .arg(end.to_string())
-        .clone();
-    let () = drive.data.query(&gone);
+    let gone = end.to_string();
+    let () = drive.data.query(cmd("XDEL").arg("pulse:journal").arg(gone));
     drive.free_lease();
 
     let mut next = drive.folder("next");
@@ -279,9 +276,7 @@ fn a_round_whose_entries_are_missing_is_dropped_alone() {
     assert_eq!(drive.field("low"), end.to_string());
     assert_eq!(drive.field("upto") + &drive.field("done"), "");
     assert_eq!(drive.number("hole"), end.offset);
-    for _ in 0..2 {
-        drive.run_once(&mut next);
-    }
+    drive.run_times(&mut next, 2);
     assert!(drive.data.is_folded());
     let is_done = |name: &String| partitions(&first).contains(&partition(name));
     let (done, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_done);
@@ -316,21 +311,21 @@ fn an_entry_is_set_aside_once() {
         let entry = Amendment::SetAside(&entries[entry]);
         amend(&drive, version, next, entry)
     };
-    assert_eq!(set_aside("v1", "v2", 0), Step::Done(()));
-    let stale = Step::Stale("v2".to_owned());
+    assert_eq!(set_aside("v1", "v2", 0), VersionedResult::Done(()));
+    let stale = VersionedResult::Stale("v2".to_owned());
     assert_eq!(set_aside("v1", "v2", 0), stale);
     // This also works on a server that is out of memory.
     drive.limit_memory("1");
-    assert_eq!(set_aside("v2", "v3", 1), Step::Done(()));
+    assert_eq!(set_aside("v2", "v3", 1), VersionedResult::Done(()));
     drive.limit_memory("0");
     let progress = acquire(&drive, "v4");
     let positions: Vec<Position> = entries.iter().map(|entry| entry.position).collect();
-    assert_eq!(progress.dead_letters, positions);
+    assert_eq!(progress.unreadable, positions);
     let counted = || (length(&drive, "pulse:aside"), drive.number("set_aside"));
     assert_eq!(counted(), (2, 2));
     // A folder that takes over does not set the entries aside again, and forgets their positions at the end of the
     // round.
-    drive.take_over();
+    drive.take_over(1);
     assert_eq!(counted(), (2, 2));
     assert!(drive.data.is_folded());
     assert_eq!(drive.field("aside"), "");
@@ -345,15 +340,17 @@ fn the_newest_hundred_entries_that_were_set_aside_are_kept() {
     for version in 0..MAX_ASIDE + 5 {
         let (version, next) = (version.to_string(), (version + 1).to_string());
         let entry = Amendment::SetAside(&entries[0]);
-        assert_eq!(amend(&drive, &version, &next, entry), Step::Done(()));
+        assert_eq!(
+            amend(&drive, &version, &next, entry),
+            VersionedResult::Done(())
+        );
     }
     assert_eq!(length(&drive, "pulse:aside"), MAX_ASIDE);
 }
 
 #[test]
 fn the_state_has_the_time_since_which_entries_wait() {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
+    let (drive, mut flushing, mut folding) = Drive::with_processes();
     let mut append = || {
         drive.send(&mut flushing, &contexts(1));
         drive.advance(10);
@@ -361,16 +358,13 @@ fn the_state_has_the_time_since_which_entries_wait() {
     append();
     append();
     assert_eq!(drive.field("oldest"), NOW.to_string());
-    let mut folding = drive.folder("folder");
     drive.until(&mut folding, is_fold);
     append();
     drive.deliver(&folding);
     // `oldest` is the time of the round's newest entry, because the entry that waits is not older.
     assert_eq!(drive.field("oldest"), (NOW + 10).to_string());
     assert_eq!(drive.field("upto") + &drive.field("done"), "");
-    for _ in 0..2 {
-        drive.run_once(&mut folding);
-    }
+    drive.run_times(&mut folding, 2);
     assert_eq!(drive.field("oldest"), "");
 }
 
@@ -386,7 +380,7 @@ fn a_step_writes_more_records_than_one_command_holds() {
     assert!(drive.data.is_folded());
     let minute = format!("pulse:r1:60:{NOW}");
     let fields: usize = drive.data.query(cmd("HLEN").arg(minute));
-    assert_eq!(fields, names.len() + 1, "with the record of <all>");
+    assert_eq!(fields, names.len() + 1, "including the record of <all>");
 }
 
 #[test]
@@ -399,20 +393,17 @@ fn each_instance_gets_the_same_answer_about_a_generation() {
     assert_eq!(second.id, first.id);
     assert_eq!((second.age, second.is_fresh), (90, true));
     // A generation is fresh only on a server without entries and contexts.
-    let stream = |key: &str| cmd("XADD").arg(key).arg("*").arg("p").arg("x").clone();
-    let index = |key: &str| cmd("ZADD").arg(key).arg(1).arg("GET /").clone();
     for command in [
-        stream("pulse:journal"),
-        stream("pulse:orphaned"),
-        index("pulse:contexts"),
-        index("pulse:timers"),
+        "XADD pulse:journal * p x",
+        "XADD pulse:orphaned * p x",
+        "ZADD pulse:contexts 1 name",
+        "ZADD pulse:timers 1 name",
     ] {
         drive.data.clear();
-        let () = drive.data.query(&command);
-        let packed = command.get_packed_command();
-        let packed = String::from_utf8_lossy(&packed);
+        let words: Vec<&str> = command.split(' ').collect();
+        let () = drive.data.query(cmd(words[0]).arg(&words[1..]));
         let fresh = [hello(&drive).is_fresh, hello(&drive).is_fresh];
-        assert_eq!(fresh, [false; 2], "{packed}");
+        assert_eq!(fresh, [false; 2], "{command}");
     }
 }
 
@@ -446,22 +437,21 @@ fn an_empty_journal_without_its_state_begins_again() {
 /// counted, lost or set aside.
 #[test]
 fn requests_of_another_state_are_counted_when_the_first_state_is_back() {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
+    let (drive, mut flushing, _) = Drive::with_processes();
     let rename = |from: &str, to: &str| {
         let () = drive.data.query(cmd("RENAME").arg(from).arg(to));
     };
     drive.send(&mut flushing, &contexts(50));
-    drive.take_over();
+    drive.take_over(1);
     rename("pulse:state", "away");
     drive.send(&mut flushing, &contexts(1));
-    drive.take_over();
+    drive.take_over(1);
     drive.send(&mut flushing, &contexts(1));
     assert_eq!(drive.entries(), 1, "the entry is not folded");
     rename("away", "pulse:state");
     drive.send(&mut flushing, &contexts(1));
     for _ in 0..2 {
-        drive.take_over();
+        drive.take_over(1);
         let (hits, recorded) = drive.counted("GET /0");
         let lost = flushing.as_flusher().lost();
         assert_eq!((hits, recorded), (3 - lost, hits));

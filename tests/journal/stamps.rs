@@ -1,5 +1,5 @@
-//! Stamps are the times at which entries were appended. A stamp in the future, from a moment when the server's clock
-//! was ahead, counts as the time at which a folder reads the entry.
+//! Stamps are the times at which entries were appended. A stamp is in the future if the server's clock was ahead. Such
+//! a stamp counts as the time at which a folder reads the entry.
 
 use tower_pulse_model::pack::from_hex;
 use tower_pulse_model::slice::HOUR;
@@ -27,10 +27,8 @@ fn rolled_until(drive: &Drive) -> i64 {
 #[test]
 fn a_stamp_in_the_future_removes_no_other_sample_from_the_windows() {
     for ahead in [3 * HOUR, DAY, 3 * DAY, YEAR] {
-        let drive = Drive::start();
+        let (drive, mut flushing, mut folding) = Drive::with_processes();
         let names = contexts(2);
-        let mut flushing = drive.flusher();
-        let mut folding = drive.folder("folder");
         drive.send(&mut flushing, &names);
         set_clock(&drive, NOW + ahead);
         drive.send(&mut flushing, &names);
@@ -54,9 +52,8 @@ fn a_stamp_in_the_future_removes_no_other_sample_from_the_windows() {
 /// A sample is two hours in the future when its round begins. Another folder finishes the round an hour later.
 #[test]
 fn both_folders_of_a_round_handle_a_stamp_in_the_future_alike() {
-    let drive = Drive::start();
+    let (drive, mut flushing, _) = Drive::with_processes();
     let names = contexts(120);
-    let mut flushing = drive.flusher();
     set_clock(&drive, NOW + DAY);
     flushing.as_flusher().add(drive.batch(&names));
     flushing.as_flusher().add(drive.batch_at(&names, 2 * HOUR));
@@ -68,7 +65,7 @@ fn both_folders_of_a_round_handle_a_stamp_in_the_future_alike() {
     assert!(has_more, "the round has only one step");
     drive.deliver(&dead);
     drive.advance(HOUR as u64);
-    drive.take_over();
+    drive.take_over(1);
     assert!(drive.data.is_folded());
     drive.assert_counted(&names, &[3_600], 1);
     assert_eq!(drive.number("skewed"), names.len() as u64);
@@ -78,22 +75,21 @@ fn both_folders_of_a_round_handle_a_stamp_in_the_future_alike() {
 #[test]
 fn an_end_of_the_roll_up_in_the_future_is_reset_and_no_sample_is_lost() {
     for ahead in [DAY, YEAR] {
-        let drive = Drive::start();
+        let (drive, mut flushing, mut folding) = Drive::with_processes();
         let names = contexts(2);
-        let mut flushing = drive.flusher();
         drive.send(&mut flushing, &names);
-        drive.run_once(&mut drive.folder("before"));
+        drive.run_once(&mut folding);
         set_clock(&drive, NOW + ahead);
         let mut batch = drive.batch(&[]);
         batch.count(&"sales".into(), NOW, 1);
         flushing.as_flusher().add(batch);
         drive.run_once(&mut flushing);
-        drive.take_over();
+        drive.take_over(1);
         assert!(rolled_until(&drive) > NOW + ahead - 120);
         set_clock(&drive, NOW);
         for calls in 2..4 {
             drive.send(&mut flushing, &names);
-            drive.take_over();
+            drive.take_over(1);
             drive.assert_counted(&names, &WIDTHS, calls);
         }
         let until = rolled_until(&drive);

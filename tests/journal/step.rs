@@ -9,7 +9,7 @@ use tower_pulse_model::round::partition;
 
 use crate::journal::net::Request;
 
-/// Whether a step is of a roll-up: it writes records, and folds no entry.
+/// Whether a step writes records, and folds no entry.
 pub fn is_roll_up_step(step: &FoldStep) -> bool {
     let has_records =
         |fields: &FieldWrites| fields.table.slice().is_some() && !fields.set.is_empty();

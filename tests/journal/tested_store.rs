@@ -1,5 +1,5 @@
-//! The store that the processes of a [`Scheduler`](crate::journal::scheduler::Scheduler) share. Its clock does not
-//! advance between steps. Its data can be reset to a snapshot.
+//! The store that the processes of a [`Scheduler`](crate::journal::scheduler::Scheduler) share. Only the scheduler
+//! advances the store's clock. The data can be reset to a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use tower_pulse_model::tally::{MAX_CODES, MAX_KINDS};
 use tower_pulse_model::tier::{DAY, tier_for};
 use tower_pulse_model::tiers::LEAST_DAYS;
 
-use crate::journal::data::RedisUnderTest;
 use crate::journal::net::{Reply, Request};
+use crate::journal::redis_under_test::RedisUnderTest;
 use crate::rig::reads::{StoreReads, every_kind};
 
 /// The most snapshots at a time.
@@ -25,19 +25,16 @@ const COARSEST_SCALE: u8 = 2;
 
 /// A store whose data the scheduler can read and change.
 pub trait TestedStore {
-    /// The store.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// The runtime on which the store's calls run.
     fn io(&self) -> &Runtime;
 
-    /// The clock of the store.
     fn manual_clock(&self) -> &ManualClock;
 
-    /// The time by the store's clock, in Unix seconds.
+    /// Unix seconds by the store's clock.
     fn now(&self) -> i64;
 
-    /// Removes all data, and all snapshots.
+    /// Removes all data before a new run.
     fn clear(&self);
 
     /// Removes all data, as `FLUSHDB` does.
@@ -46,7 +43,6 @@ pub trait TestedStore {
     /// Saves all data in the snapshot with a number from 1 to [`MAX_SAVED`].
     fn save(&self, number: usize);
 
-    /// Restores the data of the snapshot with this number.
     fn restore(&self, number: usize);
 
     /// The generation and, in Unix seconds, its beginning; `None` if no instance has begun one.
@@ -61,7 +57,6 @@ pub trait TestedStore {
     /// The number that folding has counted as `late`, `skewed`, `quarantined`, `set_aside`, `hole` or `orphaned`.
     fn counted(&self, exception: &str) -> u64;
 
-    /// The slices of a counter.
     fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64>;
 
     /// The counts of a context's exported statistics, for the current and for the last hour; `None` if the store
@@ -78,16 +73,13 @@ pub trait TestedStore {
     fn redis(&self) -> Option<&RedisUnderTest> {
         None
     }
-}
 
-impl dyn TestedStore + '_ {
-    /// Executes a call.
-    pub fn run(&self, request: &Request) -> Result<Reply, StoreError> {
+    fn run(&self, request: &Request) -> Result<Reply, StoreError> {
         self.io().block_on(request.run(&*self.store()))
     }
 
     /// How often each request is in the minute reports of the instances, and in the minutes of the versions.
-    pub fn reported(&self) -> [BTreeMap<usize, u64>; 2] {
+    fn reported(&self) -> [BTreeMap<usize, u64>; 2] {
         let minutes = self.reported_minutes();
         let (instances, versions) = self.io().block_on(async {
             let store = self.store();
@@ -95,10 +87,8 @@ impl dyn TestedStore + '_ {
             let versions = store.query().version_records(&minutes).await.unwrap();
             (instances, versions)
         });
-        let instances = instances
-            .iter()
-            .flatten()
-            .flat_map(|(_, report)| &report.contexts);
+        let instances = instances.iter().flatten();
+        let instances = instances.flat_map(|(_, report)| &report.contexts);
         let versions = versions.iter().flatten().flat_map(|(_, records)| records);
         [
             requests_of(instances.map(|(_, sums)| sums)),
@@ -106,20 +96,19 @@ impl dyn TestedStore + '_ {
         ]
     }
 
-    /// The requests that have marks.
-    pub fn marked(&self) -> BTreeSet<usize> {
+    fn marked(&self) -> BTreeSet<usize> {
         let marks = self.io().block_on(marks::list(&*self.store())).unwrap();
         marks.iter().map(|mark| mark.id.parse().unwrap()).collect()
     }
 
-    /// How often each request is in the records of a context. Each request has its own bucket, even in the coarsest
+    /// How often a context's records count each request. Each request has its own bucket, even in the coarsest
     /// histogram.
-    pub fn records(&self, context: &str, width: u32) -> BTreeMap<usize, u64> {
+    fn records(&self, context: &str, width: u32) -> BTreeMap<usize, u64> {
         self.records_in(context, width, tier_for(width).unwrap())
     }
 
-    /// How often each request is in the days of a context's history.
-    pub fn days(&self, context: &str) -> BTreeMap<usize, u64> {
+    /// How often the days of a context's history count each request.
+    fn days(&self, context: &str) -> BTreeMap<usize, u64> {
         self.records_in(context, DAY, Precision::new(DAY, LEAST_DAYS))
     }
 
@@ -133,14 +122,14 @@ impl dyn TestedStore + '_ {
     }
 }
 
-/// Adds the status code and the kind of error that a request of this number has.
+/// Adds the status code and the kind of error of a request with this number, `n` times.
 pub fn describe(sums: &mut Aggregate, request: usize, n: u64) {
     sums.codes.add(200 + (request % MAX_CODES) as u16, n);
     let kind = (request % MAX_KINDS).to_string();
     sums.kinds.add(kind.into(), n);
 }
 
-/// How often each request is in some sums, by its bucket. The sums must also have its code and its kind as often.
+/// How often aggregates count each request, by its bucket. Codes and kinds of errors must agree with the buckets.
 fn requests_of<'a>(all: impl Iterator<Item = &'a Aggregate>) -> BTreeMap<usize, u64> {
     let mut counts = BTreeMap::new();
     for sums in all {

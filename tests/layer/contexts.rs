@@ -64,16 +64,16 @@ async fn requests_without_a_route_share_one_context() {
 /// Requests and timers together reach `max_contexts` in any order, but never exceed it.
 #[tokio::test]
 async fn timers_count_towards_the_maximum_of_contexts() {
-    for timers_first in [false, true] {
+    for is_timer_first in [false, true] {
         let (pulse, _hand) = pulse_with(|builder| builder.max_contexts(4));
         let app = (0..5).fold(Router::new(), |app, i| app.route(&format!("/{i}"), get(ok)));
         let app = app.layer(pulse.layer());
         for i in 0..5 {
-            if timers_first {
+            if is_timer_first {
                 pulse.timer(&format!("job {i}")).stop();
             }
             send(&app, "GET", &format!("/{i}")).await;
-            if !timers_first {
+            if !is_timer_first {
                 pulse.timer(&format!("job {i}")).stop();
             }
         }
@@ -161,10 +161,10 @@ async fn ignore_compares_the_whole_path_also_in_a_nested_router() {
 }
 
 #[tokio::test]
-async fn ignored_paths_and_marked_responses_leave_no_trace() {
+async fn ignored_paths_and_unrecorded_responses_leave_no_trace() {
     let ignored = ["/healthz", "/assets/*", "/skip/{id}", "/users/me"];
     let (pulse, _hand) = pulse_with(|builder| builder.ignore(ignored));
-    let marked = |Path(name): Path<String>| async move {
+    let page = |Path(name): Path<String>| async move {
         let mut response = name.clone().into_response();
         if name == "skip" {
             response.extensions_mut().insert(Unrecorded);
@@ -175,21 +175,21 @@ async fn ignored_paths_and_marked_responses_leave_no_trace() {
         .route("/healthz", get(ok))
         .route("/assets/{*file}", get(ok))
         .route("/skip/{id}", post(ok))
-        .route("/marked/{name}", get(marked))
+        .route("/page/{name}", get(page))
         .route("/users/{id}", get(ok))
         .layer(pulse.layer());
     let unrecorded = [
         "GET /healthz",
         "GET /assets/js/app.js",
         "POST /skip/3",
-        "GET /marked/skip",
+        "GET /page/skip",
         "GET /users/me",
     ];
     assert_counts(&pulse, &app, &unrecorded.repeat(2), []).await;
     assert_eq!(pulse.health().recording.recorded, 0);
     // Unrecorded requests do not affect later requests of their routes.
-    let others = ["GET /marked/a", "GET /users/7", "GET /users/8"];
+    let others = ["GET /page/a", "GET /users/7", "GET /users/8"];
     let all = [&others[..], &unrecorded].concat();
-    let contexts = [("GET /marked/{name}", 1), ("GET /users/{id}", 2)];
+    let contexts = [("GET /page/{name}", 1), ("GET /users/{id}", 2)];
     assert_counts(&pulse, &app, &all, contexts).await;
 }

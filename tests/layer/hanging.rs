@@ -16,15 +16,15 @@ use tower_pulse::{Builder, Clock, ManualClock, Pulse, Unrecorded};
 
 use super::{NOW, request, send};
 
-/// A pulse without background tasks, so that only this test looks at its requests.
+/// A `Pulse` without background tasks, so only the test reads its requests in flight.
 fn pulse_with(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock) {
     let (clock, hand) = Clock::manual(NOW);
     let builder = configure(Pulse::builder().clock(clock));
     (builder.build_with_tasks().unwrap().0, hand)
 }
 
-/// Advances the clock, lets the instance show that it is alive, and reads the changes.
-async fn after(pulse: &Pulse, hand: &ManualClock, seconds: u64) -> Answer<Changes> {
+/// Advances the clock, sends a heartbeat, and reads the changes.
+async fn changes_after(pulse: &Pulse, hand: &ManualClock, seconds: u64) -> Answer<Changes> {
     hand.advance(Duration::from_secs(seconds));
     pulse.flush().await.unwrap();
     pulse.simulation().heartbeat().await.unwrap();
@@ -61,38 +61,38 @@ async fn a_route_that_never_ends_hangs(configure: impl FnOnce(Builder) -> Builde
         .layer(pulse.layer());
     send(&app, "GET", "/stuck").await;
     is_stuck.store(true, Ordering::Relaxed);
-    // No request was in flight for an hour, so no path hangs.
-    assert_eq!(hanging(&after(&pulse, &hand, 3_600).await), []);
+    // No path hangs, because no request is in flight.
+    assert_eq!(hanging(&changes_after(&pulse, &hand, 3_600).await), []);
     let call = || Box::pin(app.clone().oneshot(request("GET", "/stuck")));
     let mut calls: Vec<_> = (0..12).map(|_| call()).collect();
     for call in &mut calls {
         assert!(call.now_or_never().is_none());
     }
     send(&app, "GET", "/fine").await;
-    assert_eq!(hanging(&after(&pulse, &hand, 1).await), []);
+    assert_eq!(hanging(&changes_after(&pulse, &hand, 1).await), []);
     assert_eq!(in_flight(&pulse, STUCK).await, Some(12));
     assert_eq!(in_flight(&pulse, "GET /fine").await, Some(0));
-    assert_eq!(hanging(&after(&pulse, &hand, 59).await), []);
-    let changes = after(&pulse, &hand, 1).await;
+    assert_eq!(hanging(&changes_after(&pulse, &hand, 59).await), []);
+    let changes = changes_after(&pulse, &hand, 1).await;
     assert_eq!(hanging(&changes), [(STUCK, 12, 60)]);
     assert_eq!(&*changes.hanging[0].instances[0], "web-1");
     assert_eq!((changes.problems, changes.ongoing), (1, 0));
-    let changes = after(&pulse, &hand, 180).await;
+    let changes = changes_after(&pulse, &hand, 180).await;
     assert_eq!(hanging(&changes), [(STUCK, 12, 240)]);
 
-    // One request ends after 241 s. From now on, a path hangs after more than twice this time.
+    // One request ends after 241 s. The path now hangs only after more than twice this time.
     drop(calls.pop());
-    assert_eq!(hanging(&after(&pulse, &hand, 1).await), []);
-    assert_eq!(hanging(&after(&pulse, &hand, 480).await), []);
-    let changes = after(&pulse, &hand, 3).await;
+    assert_eq!(hanging(&changes_after(&pulse, &hand, 1).await), []);
+    assert_eq!(hanging(&changes_after(&pulse, &hand, 480).await), []);
+    let changes = changes_after(&pulse, &hand, 3).await;
     assert_eq!(hanging(&changes), [(STUCK, 11, 483)]);
     // Two requests do not hang: their clients may be slow.
     calls.truncate(2);
-    after(&pulse, &hand, 1).await;
-    assert_eq!(hanging(&after(&pulse, &hand, 36_000).await), []);
+    changes_after(&pulse, &hand, 1).await;
+    assert_eq!(hanging(&changes_after(&pulse, &hand, 36_000).await), []);
     assert_eq!(in_flight(&pulse, STUCK).await, Some(2));
     calls.clear();
-    after(&pulse, &hand, 1).await;
+    changes_after(&pulse, &hand, 1).await;
     assert_eq!(in_flight(&pulse, STUCK).await, Some(0));
 }
 
@@ -123,10 +123,10 @@ async fn a_request_that_is_not_recorded_or_is_measured_elsewhere_is_not_in_fligh
         send(&app, "GET", path).await;
         pulse.record(context, duration, http::StatusCode::OK);
     }
-    after(&pulse, &hand, 1).await;
+    changes_after(&pulse, &hand, 1).await;
     assert_eq!(in_flight(&pulse, context).await, Some(0));
     pulse.record(context, duration, http::StatusCode::OK);
-    after(&pulse, &hand, 1).await;
+    changes_after(&pulse, &hand, 1).await;
     assert_eq!(in_flight(&pulse, context).await, Some(0));
 }
 
@@ -147,10 +147,10 @@ async fn a_request_is_in_flight_under_the_context_of_the_inner_layer() {
     }
     let mut call = Box::pin(app.oneshot(request("GET", "/false")));
     assert!((&mut call).now_or_never().is_none());
-    after(&pulse, &hand, 1).await;
+    changes_after(&pulse, &hand, 1).await;
     assert_eq!(in_flight(&pulse, "inner").await, Some(1));
     drop(call);
-    after(&pulse, &hand, 1).await;
+    changes_after(&pulse, &hand, 1).await;
     for context in ["inner", "GET /other"] {
         assert_eq!(in_flight(&pulse, context).await, Some(0), "{context}");
     }

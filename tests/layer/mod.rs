@@ -34,7 +34,6 @@ use tower_pulse_model::snapshot::ContextSnapshot;
 /// 2023-11-14, half past an hour.
 const NOW: i64 = 1_700_001_000;
 
-/// A pulse in memory with a manual clock.
 fn pulse() -> (Pulse, ManualClock) {
     pulse_with(|builder| builder)
 }
@@ -47,6 +46,12 @@ fn pulse_with(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock
 
 async fn ok() -> &'static str {
     "ok"
+}
+
+/// These routes with a layer that times to the head, and with a layer that times to the end of the body.
+fn layered(pulse: &Pulse, routes: Router) -> [Router; 2] {
+    let until_body_end = routes.clone().layer(pulse.layer().until_body_end());
+    [routes.layer(pulse.layer()), until_body_end]
 }
 
 fn request(method: &str, path: &str) -> Request<Body> {
@@ -64,7 +69,7 @@ async fn snapshot(pulse: &Pulse) -> Snapshot {
     pulse.backend().snapshot(NOW).await.unwrap()
 }
 
-/// The number of requests of each context.
+/// The number of samples of each context.
 async fn counts(pulse: &Pulse) -> BTreeMap<String, u64> {
     let contexts = snapshot(pulse).await.contexts.into_iter();
     contexts
@@ -72,8 +77,7 @@ async fn counts(pulse: &Pulse) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Sends requests, each a method and a path, and asserts how many requests each context has since the pulse was
-/// built.
+/// Sends requests, such as `GET /`, and asserts the number of samples of each context.
 async fn assert_counts<const N: usize>(
     pulse: &Pulse,
     app: &Router,
@@ -99,7 +103,7 @@ async fn context(pulse: &Pulse, name: &str) -> ContextSnapshot {
     snapshot.unwrap_or_else(|| panic!("no context {name}"))
 }
 
-/// The number of samples with an outcome in a context, and its number of errors.
+/// Returns the number of samples of a context, which must all have this outcome, and the number of errors.
 async fn outcome(pulse: &Pulse, name: &str, outcome: Outcome) -> (u64, u64) {
     let outcomes = context(pulse, name).await.hour.unwrap().aggregate.outcomes;
     assert_eq!(

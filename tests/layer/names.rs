@@ -12,7 +12,7 @@ use tower::{Service, ServiceBuilder};
 use tower_pulse::layer::PulseLayer;
 use tower_pulse_model::outcome::Outcome;
 
-use super::{assert_counts, ok, outcome, pulse, pulse_with, send};
+use super::{assert_counts, layered, ok, outcome, pulse, pulse_with, send};
 
 /// A service without routes, such as a file server, behind a layer.
 fn files(
@@ -38,29 +38,20 @@ async fn a_named_service_in_a_layered_router_is_counted_under_its_name() {
         .nest_service("/static", files(pulse.layer().named("static")))
         .fallback_service(files(pulse.layer().named("pages")))
         .layer(pulse.layer());
-    let requests = [
-        "GET /",
-        "GET /static/app.js",
-        "GET /static/app.css",
-        "GET /about",
-    ];
+    let requests = ["GET /", "GET /static/a.js", "GET /static/b", "GET /about"];
     let contexts = [("GET /", 1), ("pages", 1), ("static", 2)];
     assert_counts(&pulse, &app, &requests, contexts).await;
 }
 
 #[tokio::test]
 async fn a_named_route_in_a_layered_router_is_counted_under_its_name() {
-    for until_body_end in [false, true] {
-        let (pulse, _hand) = pulse();
-        let app = Router::new()
-            .route("/", get(ok))
-            .route("/x/{y}", get(ok).layer(pulse.layer().named("x")));
-        let app = match until_body_end {
-            true => app.layer(pulse.layer().until_body_end()),
-            false => app.layer(pulse.layer()),
-        };
+    let (pulse, _hand) = pulse();
+    let x = get(ok).layer(pulse.layer().named("x"));
+    let routes = Router::new().route("/", get(ok)).route("/x/{y}", x);
+    for (times, app) in (1..).zip(layered(&pulse, routes)) {
         let requests = ["GET /x/1", "GET /", "GET /x/2", "GET /"];
-        assert_counts(&pulse, &app, &requests, [("GET /", 2), ("x", 2)]).await;
+        let contexts = [("GET /", 2 * times), ("x", 2 * times)];
+        assert_counts(&pulse, &app, &requests, contexts).await;
     }
 }
 
@@ -133,16 +124,12 @@ async fn each_of_two_pulses_has_its_own_name() {
 #[tokio::test]
 async fn a_named_request_that_panics_or_is_cancelled_leaves_no_name_behind() {
     let (pulse, _hand) = pulse();
-    async fn boom() -> &'static str {
-        panic!("on purpose")
-    }
+    let boom = get(async || -> () { panic!("on purpose") });
+    let stuck = get(std::future::pending::<()>);
     let app = Router::new()
         .route("/", get(ok))
-        .route("/boom", get(boom).layer(pulse.layer().named("boom")))
-        .route(
-            "/stuck",
-            get(std::future::pending::<()>).layer(pulse.layer().named("stuck")),
-        )
+        .route("/boom", boom.layer(pulse.layer().named("boom")))
+        .route("/stuck", stuck.layer(pulse.layer().named("stuck")))
         .layer(pulse.layer());
     for _ in 0..2 {
         let panicking = std::panic::AssertUnwindSafe(send(&app, "GET", "/boom"));

@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use http::{Request, Response};
 use tower::{Service, ServiceBuilder, ServiceExt};
 
-use super::request_timers::{after, app, assert_no_request_left, assert_timers, sums_of, timers};
-use super::{context, counts, pulse, send};
+use super::request_timers::{advance, app, assert_no_request_left, assert_timers};
+use super::{counts, expected, pulse, send};
 
 #[tokio::test]
 async fn with_two_layers_timers_count_under_the_context_of_the_request() {
@@ -20,7 +20,7 @@ async fn with_two_layers_timers_count_under_the_context_of_the_request() {
         let (pulse, hand) = (inner.clone(), clock.clone());
         async move {
             for _ in 0..2 {
-                pulse.time("db", async { after(&hand, 2) }).await;
+                pulse.time("db", async { advance(&hand, 2) }).await;
                 tokio::task::yield_now().await;
             }
             "done"
@@ -48,7 +48,7 @@ async fn each_pulse_has_its_own_timers() {
         async move {
             for _ in 0..2 {
                 let (first, second) = (a.timer("a"), b.timer("b"));
-                after(&hand, 3);
+                advance(&hand, 3);
                 tokio::task::yield_now().await;
                 first.stop();
                 second.stop();
@@ -68,9 +68,8 @@ async fn each_pulse_has_its_own_timers() {
         .layer(outer.layer());
     send(&app, "GET", "/").await;
     assert_timers(&outer, "GET /", 6, [("a", [4, 1, 6, 6])]).await;
-    let of_inner = timers(&inner, "GET /").await;
-    assert_eq!(of_inner.len(), 1);
-    assert_eq!(sums_of(&of_inner, "b").count, 2);
+    // The clock of the inner pulse does not move.
+    assert_timers(&inner, "GET /", 0, [("b", [2, 1, 0, 0])]).await;
     assert_no_request_left(&outer);
     assert_no_request_left(&inner);
 }
@@ -79,36 +78,28 @@ async fn each_pulse_has_its_own_timers() {
 async fn a_request_within_a_request_has_its_own_timers() {
     let (pulse, hand) = pulse();
     let page = app(&pulse, &hand, |pulse, hand| async move {
-        pulse.time("page", async { after(&hand, 2) }).await;
+        pulse.time("page", async { advance(&hand, 2) }).await;
         "page"
     });
-    let inner = pulse.clone();
-    let (clock, called) = (hand.clone(), page.clone());
-    let outer = Router::new()
-        .route(
-            "/outer",
-            get(move || {
-                let (pulse, hand, page) = (inner.clone(), clock.clone(), called.clone());
-                async move {
-                    // A spawned task within the outer request serves another request.
-                    let task = pulse.within({
-                        let pulse = pulse.clone();
-                        async move {
-                            pulse.time("before", async { after(&hand, 1) }).await;
-                            send(&page, "GET", "/").await;
-                            pulse.time("after", async { after(&hand, 1) }).await;
-                        }
-                    });
-                    tokio::spawn(task).await.unwrap();
-                    "outer"
-                }
-            }),
-        )
-        .layer(pulse.layer());
-    send(&outer, "GET", "/outer").await;
-    assert_timers(&pulse, "GET /", 2, [("page", [1, 1, 2, 2])]).await;
+    let page = Router::new().nest("/page", page);
+    let outer = app(&pulse, &hand, move |pulse, hand| {
+        let page = page.clone();
+        async move {
+            let inner = pulse.clone();
+            // A spawned task within the outer request serves another request.
+            let task = pulse.within(async move {
+                inner.time("before", async { advance(&hand, 1) }).await;
+                send(&page, "GET", "/page").await;
+                inner.time("after", async { advance(&hand, 1) }).await;
+            });
+            tokio::spawn(task).await.unwrap();
+            "outer"
+        }
+    });
+    send(&outer, "GET", "/").await;
+    assert_timers(&pulse, "GET /page", 2, [("page", [1, 1, 2, 2])]).await;
     let expected = [("before", [1, 1, 1, 1]), ("after", [1, 1, 1, 1])];
-    assert_timers(&pulse, "GET /outer", 2, expected).await;
+    assert_timers(&pulse, "GET /", 2, expected).await;
 }
 
 #[tokio::test]
@@ -122,12 +113,12 @@ async fn a_request_that_another_polls_has_its_own_timers() {
             let (pulse, hand) = (inner.clone(), hand.clone());
             let slot = slot.clone();
             async move {
-                pulse.time("first", async { after(&hand, 1) }).await;
+                pulse.time("first", async { advance(&hand, 1) }).await;
                 let other = slot.lock().unwrap().take();
                 if let (Some(other), "/outer") = (other, request.uri().path()) {
                     let _: Result<Response<()>, Infallible> = other.await;
                 }
-                pulse.time("last", async { after(&hand, 2) }).await;
+                pulse.time("last", async { advance(&hand, 2) }).await;
                 Ok::<_, Infallible>(Response::new(()))
             }
         });
@@ -187,22 +178,18 @@ async fn many_concurrent_requests_neither_lose_nor_repeat_timers() {
         pulse.simulation().drain();
         tokio::task::yield_now().await;
     }
-    for client in clients {
-        client.await.unwrap();
-    }
     let audits = std::mem::take(&mut *audits.lock().unwrap());
-    for task in audits {
+    for task in clients.into_iter().chain(audits) {
         task.await.unwrap();
     }
     let all = 8 * REQUESTS;
-    assert_eq!(counts(&pulse).await["GET /"], all);
+    let runs = [("audit", all), ("db", 2 * all), ("render", all)];
+    let [audit, db, render] = runs;
+    let own = expected([("GET /", all), audit, db, render]);
+    assert_eq!(counts(&pulse).await, own);
     #[cfg(feature = "rankings")]
     assert_eq!(posts.score("7").await.unwrap(), Some(100 * all as i64));
-    for (name, runs) in [("db", 2 * all), ("audit", all), ("render", all)] {
-        let own = context(&pulse, name).await.hour.unwrap();
-        assert_eq!(own.aggregate.times.count, runs, "{name}");
-        let of_requests = sums_of(&timers(&pulse, "GET /").await, name);
-        assert_eq!(of_requests.count, runs, "{name}");
-        assert_eq!(of_requests.requests, all, "{name}");
-    }
+    // The clock does not move.
+    let within = runs.map(|(name, runs)| (name, [runs, all, 0, 0]));
+    assert_timers(&pulse, "GET /", 0, within).await;
 }

@@ -19,7 +19,6 @@ use tower_pulse_model::outcome::Outcome;
 
 use super::{pulse, snapshot};
 
-/// The page of the guide with the table.
 const GUIDE: &str = include_str!("../../src/guide/quick_start.md");
 
 fn routes() -> Router {
@@ -76,41 +75,29 @@ fn get_of(path: &str) -> Request<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_guide_has_the_outcomes_of_a_timeout() {
+#[allow(clippy::result_large_err, reason = "tower-http asks for it")]
+async fn the_guide_has_the_outcomes_with_each_layer() {
     let (status, after) = (StatusCode::SERVICE_UNAVAILABLE, Duration::from_secs(1));
     let timeout = TimeoutLayer::with_status_code(status, after);
     row!("TimeoutLayer", timeout, get_of("/slow"), 503);
-}
 
-#[tokio::test]
-async fn the_guide_has_the_outcomes_of_a_limited_body() {
-    let request = || {
+    let post = || {
         let post = Request::post("/text").header("content-length", "100");
         post.body(Body::from("x".repeat(100))).unwrap()
     };
     let limit = RequestBodyLimitLayer::new(10);
-    row!("RequestBodyLimitLayer", limit, request(), 413);
-}
+    row!("RequestBodyLimitLayer", limit, post(), 413);
 
-#[tokio::test]
-async fn the_guide_has_the_outcomes_of_a_preflight() {
-    let request = || {
+    let preflight = || {
         let preflight = Request::options("/text").header("origin", "https://shop.example");
         let preflight = preflight.header("access-control-request-method", "POST");
         preflight.body(Body::empty()).unwrap()
     };
-    row!("CorsLayer", CorsLayer::permissive(), request(), 200);
-}
+    row!("CorsLayer", CorsLayer::permissive(), preflight(), 200);
 
-#[tokio::test]
-async fn the_guide_has_the_outcomes_of_a_caught_panic() {
     let catch = CatchPanicLayer::new();
     row!("CatchPanicLayer", catch, get_of("/panics"), 500);
-}
 
-#[tokio::test]
-#[allow(clippy::result_large_err, reason = "tower-http asks for it")]
-async fn the_guide_has_the_outcomes_of_a_refused_login() {
     let refuse = |_: &mut Request<Body>| {
         let refused = Response::builder().status(StatusCode::UNAUTHORIZED);
         Err(refused.body(Body::empty()).unwrap())
@@ -118,13 +105,10 @@ async fn the_guide_has_the_outcomes_of_a_refused_login() {
     let login = ValidateRequestHeaderLayer::custom(refuse);
     let text = || get_of("/text");
     row!("ValidateRequestHeaderLayer", login.clone(), text(), 401);
-}
 
-#[tokio::test]
-async fn the_guide_has_the_outcomes_of_compression() {
-    let request = || {
-        let get = Request::get("/text").header("accept-encoding", "gzip");
-        get.body(Body::empty()).unwrap()
+    let gzip = || {
+        let gzip = Request::get("/text").header("accept-encoding", "gzip");
+        gzip.body(Body::empty()).unwrap()
     };
-    row!("CompressionLayer", CompressionLayer::new(), request(), 200);
+    row!("CompressionLayer", CompressionLayer::new(), gzip(), 200);
 }

@@ -13,45 +13,34 @@ use http::{Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceExt};
 use tower_pulse_model::outcome::Outcome;
 
-use super::{context, counts, expected, outcome, pulse, pulse_with, request, send, snapshot};
-use crate::rig::reads::{StoreOf, StoreReads};
+use super::{
+    context, counts, expected, layered, outcome, pulse, pulse_with, request, send, snapshot,
+};
 
 #[tokio::test]
 async fn responses_are_counted_by_status_class_with_their_times() {
     let (pulse, hand) = pulse();
-    let slow = hand.clone();
-    let app = Router::new()
-        .route(
-            "/slow",
-            get(move || async move { slow.advance(Duration::from_millis(20)) }),
-        )
-        .route("/404", get(|| async { StatusCode::NOT_FOUND }))
-        .route("/500", get(|| async { StatusCode::BAD_GATEWAY }))
-        .route("/304", get(|| async { StatusCode::NOT_MODIFIED }))
-        .layer(pulse.layer());
-    for path in ["/slow", "/404", "/500", "/304"] {
-        send(&app, "GET", path).await;
-    }
-    for (name, ended, errors) in [
-        ("GET /slow", Outcome::Success, 0),
-        ("GET /404", Outcome::ClientError, 0),
-        ("GET /500", Outcome::ServerError, 1),
-        ("GET /304", Outcome::Redirection, 0),
+    let handler = async move |Path(status): Path<u16>| {
+        hand.advance(Duration::from_millis(20));
+        StatusCode::from_u16(status).unwrap()
+    };
+    let by_path = pulse.layer_with(|head| Some(head.uri.path().to_owned().into()));
+    let app = Router::new().route("/{status}", get(handler));
+    let app = app.layer(by_path);
+    for (path, ended, errors) in [
+        ("/200", Outcome::Success, 0),
+        ("/304", Outcome::Redirection, 0),
+        ("/404", Outcome::ClientError, 0),
+        ("/502", Outcome::ServerError, 1),
     ] {
-        assert_eq!(outcome(&pulse, name, ended).await, (1, errors), "{name}");
+        send(&app, "GET", path).await;
+        assert_eq!(outcome(&pulse, path, ended).await, (1, errors), "{path}");
     }
-    let slow = context(&pulse, "GET /slow").await.hour.unwrap();
-    assert_eq!((slow.times.sum, slow.times.min), (0.02, 0.02));
-    assert_eq!(slow.aggregate.percentiles(&slow.times)[0], Some(0.02));
+    let one = context(&pulse, "/200").await.hour.unwrap();
+    assert_eq!((one.times.sum, one.times.min), (0.02, 0.02));
+    assert_eq!(one.aggregate.percentiles(&one.times)[0], Some(0.02));
     let all = snapshot(&pulse).await.all.hour.unwrap();
     assert_eq!((all.times.count, all.aggregate.outcomes.errors), (4.0, 1));
-    let store = pulse.backend();
-    let hits = async |name: &'static str| store.counter(name, 86_400).await.unwrap();
-    assert_eq!(hits("hits").await[0].1, 4);
-    assert_eq!(hits("errors").await[0].1, 1);
-    assert_eq!(hits("errors:GET /500").await[0].1, 1);
-    assert_eq!(hits("micros:GET /slow").await[0].1, 20_000);
-    assert_eq!(hits("errors:GET /404").await, []);
 }
 
 #[tokio::test]
@@ -139,50 +128,36 @@ async fn a_panic_that_ends_the_task_or_is_caught_outside_of_the_layer_is_recorde
 
 #[tokio::test]
 async fn the_users_rule_decides_which_responses_are_errors() {
-    /// A mark in a response's extensions.
+    /// An extension of expected responses.
     #[derive(Clone)]
     struct Expected;
 
-    for until_body_end in [false, true] {
-        let (pulse, _hand) = pulse_with(|builder| {
-            builder.count_as_error(|response| {
-                let is_limited = response.status == StatusCode::TOO_MANY_REQUESTS;
-                let is_expected = response.extensions.get::<Expected>().is_some();
-                is_limited || (response.is_error() && !is_expected)
-            })
-        });
-        let status = |Path(status): Path<u16>| async move {
-            (StatusCode::from_u16(status).unwrap(), "a body")
-        };
-        let expected = || async {
-            let mut response = StatusCode::SERVICE_UNAVAILABLE.into_response();
-            response.extensions_mut().insert(Expected);
-            response
-        };
-        let app = Router::new()
-            .route("/status/{status}", get(status))
-            .route("/expected", get(expected));
-        let app = match until_body_end {
-            true => app.layer(pulse.layer().until_body_end()),
-            false => app.layer(pulse.layer()),
-        };
-        for path in [
-            "/status/429",
-            "/status/500",
-            "/status/404",
-            "/status/200",
-            "/expected",
-        ] {
-            let response = send(&app, "GET", path).await;
-            axum::body::to_bytes(response.into_body(), 100)
-                .await
-                .unwrap();
+    let (pulse, _hand) = pulse_with(|builder| {
+        builder.count_as_error(|response| {
+            let is_limited = response.status == StatusCode::TOO_MANY_REQUESTS;
+            let is_expected = response.extensions.get::<Expected>().is_some();
+            is_limited || (response.is_error() && !is_expected)
+        })
+    });
+    let status = async |Path(status): Path<u16>| (StatusCode::from_u16(status).unwrap(), "a body");
+    let expected = async || {
+        let mut response = StatusCode::SERVICE_UNAVAILABLE.into_response();
+        response.extensions_mut().insert(Expected);
+        response
+    };
+    let routes = Router::new()
+        .route("/{status}", get(status))
+        .route("/expected", get(expected));
+    for (times, app) in (1..).zip(layered(&pulse, routes)) {
+        for path in ["/429", "/500", "/404", "/200", "/expected"] {
+            let body = send(&app, "GET", path).await.into_body();
+            axum::body::to_bytes(body, 100).await.unwrap();
         }
-        let context = context(&pulse, "GET /status/{status}").await;
+        let context = context(&pulse, "GET /{status}").await;
         let outcomes = context.hour.unwrap().aggregate.outcomes;
-        assert_eq!(outcomes.errors, 2, "{outcomes:?}");
-        assert_eq!(outcomes.count(Outcome::ClientError), 2);
-        let counted = outcome(&pulse, "GET /expected", Outcome::ServerError).await;
-        assert_eq!(counted, (1, 0));
+        let counted = [outcomes.errors, outcomes.count(Outcome::ClientError)];
+        assert_eq!(counted, [2 * times; 2], "{outcomes:?}");
+        let expected = outcome(&pulse, "GET /expected", Outcome::ServerError).await;
+        assert_eq!(expected, (times, 0));
     }
 }

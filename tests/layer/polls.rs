@@ -1,11 +1,11 @@
-//! Computing or waiting: the time within and outside of a request's polls, its longest poll and their number.
+//! Computing or waiting: the time within and outside of a request's polls, the longest poll, and the number of polls.
 
 use axum::Router;
 use futures_util::FutureExt;
 use tower_pulse::{ManualClock, Pulse};
 use tower_pulse_model::measures::Measure;
 
-use super::request_timers::{after, app};
+use super::request_timers::{advance, app};
 use super::{context, pulse, send};
 
 /// The time within polls, the time outside of them and the longest poll, in milliseconds, and the number of polls.
@@ -21,15 +21,15 @@ async fn polls(pulse: &Pulse) -> [u64; 4] {
     ]
 }
 
-/// A page whose handler computes for these milliseconds, each in a poll of its own.
+/// A page whose handler computes in several polls. `polls` has the milliseconds of each.
 fn computing(pulse: &Pulse, hand: &ManualClock, polls: &'static [u64]) -> Router {
     app(pulse, hand, move |_, hand| async move {
         let (last, waiting) = polls.split_last().unwrap();
         for millis in waiting {
-            after(&hand, *millis);
+            advance(&hand, *millis);
             tokio::task::yield_now().await;
         }
-        after(&hand, *last);
+        advance(&hand, *last);
         "ok"
     })
 }
@@ -51,14 +51,14 @@ async fn a_request_that_waits_computes_only_within_its_polls() {
     let mut response = Box::pin(send(&app, "GET", "/"));
     for _ in 0..3 {
         assert!((&mut response).now_or_never().is_none());
-        after(&hand, 100);
+        advance(&hand, 100);
     }
     response.await;
     assert_eq!(polls(&pulse).await, [10, 300, 5, 4]);
     // A request that is dropped while it waits has not computed during the wait.
     let mut response = Box::pin(send(&app, "GET", "/"));
     assert!((&mut response).now_or_never().is_none());
-    after(&hand, 50);
+    advance(&hand, 50);
     drop(response);
     assert_eq!(polls(&pulse).await, [13, 350, 5, 5]);
 }

@@ -9,7 +9,7 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_pulse::Condition;
 use tower_pulse::{Clock, ManualClock, Pulse};
 
-use super::request_timers::{after, sums_of, timers};
+use super::request_timers::{advance, assert_timers};
 use super::{NOW, context, counts, expected, pulse_with};
 
 fn pulse() -> (Pulse, Clock, ManualClock) {
@@ -19,7 +19,6 @@ fn pulse() -> (Pulse, Clock, ManualClock) {
     (pulse.unwrap(), clock, hand)
 }
 
-/// Sends a request with this header to a router whose handler takes 5 ms.
 async fn send(app: &Router, path: &str, header: &[u8]) {
     let request =
         Request::get(path).header("x-request-start", HeaderValue::from_bytes(header).unwrap());
@@ -32,7 +31,7 @@ fn routes(hand: &ManualClock) -> Router {
     let hand = hand.clone();
     let handler = move || {
         let hand = hand.clone();
-        async move { after(&hand, 5) }
+        async move { advance(&hand, 5) }
     };
     Router::new().route("/", get(handler))
 }
@@ -66,11 +65,7 @@ async fn a_wait_in_the_queue_is_not_part_of_the_requests_time() {
         for wait in [20, 40] {
             send(&layered, "/", &ago(&clock, wait)).await;
         }
-        let of_path = timers(&pulse, name).await;
-        let queue = sums_of(&of_path, "queue");
-        assert_eq!((queue.count, queue.requests), (2, 2), "{name}");
-        assert_eq!((queue.sum, queue.covered), (60_000_000, 0), "{name}");
-        assert_eq!(of_path.covered, 0, "{name}");
+        assert_timers(&pulse, name, 0, [("queue", [2, 2, 60, 0])]).await;
         let hour = context(&pulse, name).await.hour.unwrap();
         assert_eq!((hour.times.count, hour.times.sum), (2.0, 0.010), "{name}");
     }
@@ -103,8 +98,7 @@ async fn impossible_waits_are_counted_and_health_warns_of_them() {
         .collect();
     assert_eq!(numbers, ["2", "2", "5"], "{:?}", health.warnings);
     assert_eq!(health.conditions, [Condition::QueueHeader]);
-    let sums = sums_of(&timers(&pulse, "GET /").await, "queue");
-    assert_eq!((sums.count, sums.sum), (3, 60_000_000_000));
+    assert_timers(&pulse, "GET /", 0, [("queue", [3, 3, 60_000, 0])]).await;
     let contexts = expected([("GET /", 10), ("queue", 3)]);
     assert_eq!(counts(&pulse).await, contexts);
     // Each kind of bad header is now in less than one request in a hundred, so there is no warning.

@@ -15,17 +15,17 @@ use tracing::{Instrument, Level, Span};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
-use super::request_timers::{after, app, assert_no_request_left, assert_timers};
+use super::request_timers::{advance, app, assert_no_request_left, assert_timers};
 use super::{context, counts, pulse, pulse_with, send};
 
-/// A subscriber of this thread with the layer of a pulse.
+/// Sets a subscriber of this thread, with the layer of `pulse`, until the guard is dropped.
 fn subscribe(pulse: &Pulse) -> DefaultGuard {
     tracing_subscriber::registry()
         .with(pulse.tracing())
         .set_default()
 }
 
-/// Reports that a statement has just ended, which took some milliseconds.
+/// Reports a statement that has ended after `millis`.
 fn ended(sql: &str, millis: u64) {
     let elapsed_secs = Duration::from_millis(millis).as_secs_f64();
     tracing::event!(
@@ -39,13 +39,12 @@ fn ended(sql: &str, millis: u64) {
     );
 }
 
-/// Runs a statement for some milliseconds.
+/// Runs a statement for `millis`.
 fn run(hand: &ManualClock, sql: &str, millis: u64) {
-    after(hand, millis);
+    advance(hand, millis);
     ended(sql, millis);
 }
 
-/// A span of an HTTP client.
 fn client_span() -> Span {
     tracing::info_span!(
         "HTTP request",
@@ -58,17 +57,21 @@ fn client_span() -> Span {
 }
 
 #[tokio::test]
-async fn statements_are_timers_of_the_request_that_runs_them() {
+async fn statements_are_timers_of_their_request_and_overlaps_count_once() {
     let (pulse, hand) = pulse();
     let _subscribed = subscribe(&pulse);
-    let app = app(&pulse, &hand, |_, hand| async move {
+    let app = app(&pulse, &hand, |pulse, hand| async move {
         run(&hand, "SELECT id FROM users", 3);
         for id in 0..100 {
             run(&hand, &format!("SELECT * FROM orders WHERE id = {id}"), 1);
             tokio::task::yield_now().await;
-            after(&hand, 1);
+            advance(&hand, 1);
         }
-        run(&hand, "INSERT INTO visits …", 4);
+        run(&hand, "INSERT INTO visits VALUES (1)", 4);
+        advance(&hand, 1);
+        pulse.time("render", async { advance(&hand, 6) }).await;
+        // This statement began 2 ms before the end of the insert.
+        ended("SELECT 1 FROM tags", 9);
         "done"
     });
     for _ in 0..2 {
@@ -79,36 +82,13 @@ async fn statements_are_timers_of_the_request_that_runs_them() {
         ("sql SELECT users", [2, 2, 6, 6]),
         ("sql SELECT orders", [200, 2, 200, 200]),
         ("sql INSERT visits", [2, 2, 8, 8]),
+        ("render", [2, 2, 12, 12]),
+        ("sql SELECT tags", [2, 2, 18, 18]),
     ];
-    assert_timers(&pulse, "GET /", 214, expected).await;
+    assert_timers(&pulse, "GET /", 2 * (3 + 100 + 4 + 7), expected).await;
     let outside = context(&pulse, "sql DELETE visits").await.hour.unwrap();
     assert_eq!((outside.times.count, outside.times.sum), (1.0, 0.005));
     assert_no_request_left(&pulse);
-}
-
-#[tokio::test]
-async fn statements_at_the_same_time_cover_their_time_once() {
-    let (pulse, hand) = pulse();
-    let _subscribed = subscribe(&pulse);
-    let app = app(&pulse, &hand, |pulse, hand| async move {
-        run(&hand, "SELECT 1 FROM a", 2);
-        after(&hand, 1);
-        run(&hand, "SELECT 1 FROM a", 2);
-        after(&hand, 1);
-        let timer = pulse.timer("render");
-        after(&hand, 6);
-        timer.stop();
-        // This statement began together with the second one.
-        ended("SELECT 1 FROM b", 9);
-        "done"
-    });
-    send(&app, "GET", "/").await;
-    let expected = [
-        ("sql SELECT a", [2, 1, 4, 4]),
-        ("sql SELECT b", [1, 1, 9, 9]),
-        ("render", [1, 1, 6, 6]),
-    ];
-    assert_timers(&pulse, "GET /", 11, expected).await;
 }
 
 #[tokio::test]
@@ -125,55 +105,50 @@ async fn tasks_and_threads_that_take_over_the_span_belong_to_the_request() {
             tokio::task::yield_now().await;
             run(&hand, sql, 1);
         };
-        let current = task(hand.clone(), "SELECT 1 FROM a").in_current_span();
-        tokio::spawn(current).await.unwrap();
-        let own = tracing::trace_span!("own");
-        tokio::spawn(task(hand.clone(), "SELECT 1 FROM b").instrument(own))
-            .await
-            .unwrap();
-        tokio::spawn(task(hand.clone(), "SELECT 1 FROM none"))
-            .await
-            .unwrap();
-        // As the threads of sqlx's SQLite do.
-        let (span, thread_hand) = (Span::current(), hand.clone());
+        for task in [
+            task(hand.clone(), "SELECT 1 FROM a").in_current_span(),
+            task(hand.clone(), "SELECT 1 FROM b").instrument(tracing::trace_span!("own")),
+            task(hand.clone(), "SELECT 1 FROM none").instrument(Span::none()),
+        ] {
+            tokio::spawn(task).await.unwrap();
+        }
+        // A thread of sqlx's SQLite enters the span in this way.
         let dispatch = tracing::dispatcher::get_default(Clone::clone);
-        let thread = std::thread::spawn(move || {
-            tracing::dispatcher::with_default(&dispatch, || {
-                span.in_scope(|| run(&thread_hand, "SELECT 1 FROM c", 1));
+        let span = Span::current();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _subscribed = dispatch.set_default();
+                span.in_scope(|| run(&hand, "SELECT 1 FROM c", 1));
             });
         });
-        thread.join().unwrap();
         "done"
     });
     send(&app, "GET", "/").await;
-    let expected = [
-        ("sql SELECT a", [1, 1, 1, 1]),
-        ("sql SELECT b", [1, 1, 1, 1]),
-        ("sql SELECT c", [1, 1, 1, 1]),
-    ];
+    let names = ["sql SELECT a", "sql SELECT b", "sql SELECT c"];
+    let expected = names.map(|name| (name, [1; 4]));
     assert_timers(&pulse, "GET /", 3, expected).await;
     assert_eq!(counts(&pulse).await["sql SELECT none"], 1);
 }
 
 #[tokio::test]
-async fn a_span_counts_until_it_ends_and_within_itself_once() {
+async fn a_span_is_a_timer_until_it_ends_and_nested_calls_count_once() {
     let (pulse, hand) = pulse();
     let _subscribed = subscribe(&pulse);
     let app = app(&pulse, &hand, |_, hand| async move {
         let call = async {
-            after(&hand, 2);
+            advance(&hand, 2);
             tokio::task::yield_now().await;
-            // The same call again, as a retry.
-            async { after(&hand, 3) }.instrument(client_span()).await;
+            // A retry has a span of the same name.
+            async { advance(&hand, 3) }.instrument(client_span()).await;
             Span::current().record("otel.status_code", "ERROR");
             Span::current().record("error.message", "no answer");
         };
         call.instrument(client_span()).await;
         let render = tracing::debug_span!("render", pulse.timer = Empty, otel.kind = "server");
-        render.in_scope(|| after(&hand, 4));
+        render.in_scope(|| advance(&hand, 4));
         let named = tracing::debug_span!("pdf", pulse.timer = "invoice");
         named.in_scope(|| {
-            after(&hand, 1);
+            advance(&hand, 1);
             tracing::error!(error = %"no paper", "not printed");
         });
         // Both spans end here.
@@ -186,7 +161,7 @@ async fn a_span_counts_until_it_ends_and_within_itself_once() {
     });
     let mut response = Box::pin(send(&app, "GET", "/"));
     assert!((&mut response).now_or_never().is_none());
-    after(&hand, 10);
+    advance(&hand, 10);
     response.await;
     let expected = [
         ("http GET api.example.com", [1, 1, 15, 15]),
@@ -205,53 +180,43 @@ async fn a_span_counts_until_it_ends_and_within_itself_once() {
 }
 
 #[tokio::test]
-async fn a_cancelled_request_has_the_statements_that_it_leaves() {
+async fn a_cancelled_request_has_its_statements_until_it_ends() {
+    /// A statement that ends when it is dropped.
     struct Statement(ManualClock);
     impl Drop for Statement {
         fn drop(&mut self) {
-            run(&self.0, "SELECT 1 FROM slow", 3);
+            run(&self.0, "SELECT 1 FROM dropped", 3);
         }
     }
-    let (pulse, hand) = pulse();
-    let _subscribed = subscribe(&pulse);
-    let app = app(&pulse, &hand, |_, hand| {
-        let waiting = async move {
-            let _statement = Statement(hand);
-            std::future::pending::<&str>().await
-        };
-        // As sqlx does.
-        waiting.in_current_span()
-    });
-    let mut response = Box::pin(send(&app, "GET", "/"));
-    assert!((&mut response).now_or_never().is_none());
-    drop(response);
-    assert_timers(&pulse, "GET /", 3, [("sql SELECT slow", [1, 1, 3, 3])]).await;
-    assert_no_request_left(&pulse);
-}
-
-#[tokio::test]
-async fn a_statement_that_outlives_its_request_counts_until_the_requests_end() {
     let (pulse, hand) = pulse();
     let _subscribed = subscribe(&pulse);
     let (sender, receiver) = std::sync::mpsc::channel();
     let app = app(&pulse, &hand, move |_, hand| {
         let sender = sender.clone();
-        async move {
-            after(&hand, 2);
+        let waiting = async move {
             sender.send(Span::current()).unwrap();
-            after(&hand, 4);
-            "done"
-        }
+            let _statement = Statement(hand);
+            std::future::pending::<&str>().await
+        };
+        // sqlx also runs and drops its statements within the span.
+        waiting.in_current_span()
     });
-    send(&app, "GET", "/").await;
-    after(&hand, 5);
-    // Began 4 ms before the request ended.
-    receiver
-        .recv()
-        .unwrap()
-        .in_scope(|| ended("SELECT 1 FROM slow", 9));
-    let expected = [("sql SELECT slow", [1, 1, 9, 4])];
-    assert_timers(&pulse, "GET /", 4, expected).await;
+    let mut response = Box::pin(send(&app, "GET", "/"));
+    assert!((&mut response).now_or_never().is_none());
+    advance(&hand, 4);
+    drop(response);
+    assert_no_request_left(&pulse);
+    advance(&hand, 5);
+    // The first statement began 5 ms before the request ended, the second after its end.
+    receiver.recv().unwrap().in_scope(|| {
+        ended("SELECT 1 FROM late", 10);
+        ended("SELECT 1 FROM late", 2);
+    });
+    let expected = [
+        ("sql SELECT dropped", [1, 1, 3, 3]),
+        ("sql SELECT late", [2, 1, 12, 5]),
+    ];
+    assert_timers(&pulse, "GET /", 5, expected).await;
 }
 
 #[tokio::test]
@@ -268,7 +233,7 @@ async fn the_layer_may_come_first_and_choose_other_spans_and_names() {
             tracing::debug_span!(target: "cache", "connect"),
             tracing::debug_span!(target: "other", "other", cmd.name = "GET"),
         ] {
-            async { after(&hand, 1) }.instrument(span).await;
+            async { advance(&hand, 1) }.instrument(span).await;
         }
         run(&hand, "SELECT 1 FROM a", 1);
         "done"
@@ -285,7 +250,7 @@ async fn the_layer_may_come_first_and_choose_other_spans_and_names() {
 #[tokio::test]
 async fn the_log_of_another_layer_stays_as_it_is() {
     let (pulse, hand) = pulse();
-    let log = |with_layer: bool| {
+    let log = |has_layer: bool| {
         let (log, pulse) = (Log::default(), pulse.clone());
         let app = app(&pulse, &hand, |_, hand| async move {
             run(&hand, "SELECT 1 FROM a", 1);
@@ -302,11 +267,11 @@ async fn the_log_of_another_layer_stays_as_it_is() {
                 .with_ansi(false)
                 .with_writer(move || writer.clone())
                 .with_filter(LevelFilter::INFO);
-            let layer = with_layer.then(|| pulse.tracing());
+            let layer = has_layer.then(|| pulse.tracing());
             let subscriber = tracing_subscriber::registry().with(layer).with(lines);
             let subscribed = subscriber.set_default();
             send(&app, "GET", "/").await;
-            // The check of hidden statements, which asks the filters.
+            // Health asks the filters whether they hide statements.
             assert!(pulse.health().conditions.is_empty());
             tracing::error!(error = %"y", "failed");
             drop(subscribed);
@@ -319,38 +284,34 @@ async fn the_log_of_another_layer_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn health_tells_that_a_filter_hides_statements() {
+async fn health_warns_that_a_filter_hides_statements() {
     let is_hidden = |pulse: &Pulse| {
         let conditions = pulse.health().conditions;
         conditions.contains(&Condition::HiddenStatements)
     };
-    let registry = tracing_subscriber::registry;
-    // The program has a statement.
-    let (first, _) = pulse();
-    let filter = LevelFilter::INFO;
-    let _subscribed = registry().with(filter).with(first.tracing()).set_default();
+    let (registry, filter) = (tracing_subscriber::registry, LevelFilter::INFO);
+    // The event in `ended` counts as one of sqlx's statements.
+    let (inside, _) = pulse();
+    let subscriber = registry().with(filter).with(inside.tracing());
+    let _subscribed = subscriber.set_default();
     ended("SELECT 1 FROM a", 1);
-    assert!(is_hidden(&first));
+    assert!(is_hidden(&inside), "with the filter first");
     assert!(!is_hidden(&pulse().0), "without a layer");
     let (outside, _) = pulse();
-    let _subscribed = registry()
-        .with(outside.tracing())
-        .with(filter)
-        .set_default();
-    assert!(is_hidden(&outside));
-    let switched_off = SpanTimers::new().statements(false);
-    let (off, _) = pulse_with(|builder| builder.tracing(&switched_off));
-    let _subscribed = registry()
-        .with(filter)
-        .with(switched_off.layer())
-        .set_default();
-    assert!(!is_hidden(&off));
+    let subscriber = registry().with(outside.tracing()).with(filter);
+    let _subscribed = subscriber.set_default();
+    assert!(is_hidden(&outside), "with the filter last");
+    let unwanted = SpanTimers::new().statements(false);
+    let (off, _) = pulse_with(|builder| builder.tracing(&unwanted));
+    let subscriber = registry().with(filter).with(unwanted.layer());
+    let _subscribed = subscriber.set_default();
+    assert!(!is_hidden(&off), "without timers of statements");
     let (seen, _) = pulse();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
-    let lines = lines.with_filter(filter);
-    let _subscribed = registry().with(seen.tracing()).with(lines).set_default();
-    assert!(!is_hidden(&seen));
+    let subscriber = registry().with(seen.tracing());
+    let _subscribed = subscriber.with(lines.with_filter(filter)).set_default();
+    assert!(!is_hidden(&seen), "before its first statement");
     ended("SELECT 1 FROM a", 1);
-    assert!(!is_hidden(&seen));
+    assert!(!is_hidden(&seen), "after its first statement");
     assert_eq!(counts(&seen).await["sql SELECT a"], 1);
 }

@@ -23,17 +23,15 @@ async fn a_timer_writes_its_own_counters_and_not_those_of_all_requests() {
     assert_eq!(find_user.kind, Kind::Timer);
     let hour = find_user.hour.unwrap();
     assert_eq!((hour.times.count, hour.times.max), (2.0, 0.005));
-    assert_eq!(hour.aggregate.outcomes.count(Outcome::Failed), 1);
-    assert_eq!(hour.aggregate.outcomes.errors, 1);
+    let outcomes = hour.aggregate.outcomes;
+    assert_eq!((outcomes.count(Outcome::Failed), outcomes.errors), (1, 1));
     let store = pulse.backend();
     assert_eq!(store.counter("hits", 1).await.unwrap(), []);
     assert_eq!(store.counter("errors", 1).await.unwrap(), []);
     let hits = store.counter("hits:db:find_user", 3_600).await.unwrap();
     assert_eq!(hits[0].1, 2);
-    assert_eq!(
-        store.slowest_means().await.unwrap(),
-        [("db:find_user".to_owned(), 0.004)]
-    );
+    let slowest = store.slowest_means().await.unwrap();
+    assert_eq!(slowest, [("db:find_user".to_owned(), 0.004)]);
     assert_eq!(snapshot(&pulse).await.all.hour, None);
 }
 

@@ -1,9 +1,9 @@
 //! Tests the files of `docs/prometheus` in a real Prometheus, which scrapes the demo and small services with problems:
 //! `make test-all-prometheus`. This takes about three minutes.
 //!
-//! The rules and alerts are those of the files, except that an alert waits two seconds (`for`) instead of minutes, so
-//! that a run takes minutes instead of half an hour. `rules_test.yml`, which runs first, tests each alert with its real
-//! times. Without the argument `run`, the program does nothing, so `cargo test` only compiles it.
+//! The rules and alerts are those of the files, but an alert waits two seconds (`for`) instead of minutes. Otherwise, a
+//! run would take half an hour. `rules_test.yml`, which runs first, tests each alert with its real times. Without the
+//! argument `run`, the program does nothing, so `cargo test` only compiles it.
 //!
 //! `PROMETHEUS` and `PROMTOOL` name binaries that are not in the path. `OPENMETRICS` names a directory with PyPI's
 //! `prometheus_client`, whose strict parser then reads the answers.
@@ -111,7 +111,7 @@ async fn run() {
     }
 }
 
-/// Checks exemplars: the API lists the error with the newest exemplar in Prometheus.
+/// Checks exemplars: the API lists the error whose exemplar is the newest in Prometheus.
 async fn exemplars_lead_to_a_request(prometheus: &Prometheus, services: &Services) {
     let query = "pulse_request_duration_seconds_bucket{job=\"shop\"}";
     let durations = prometheus.exemplars(query).await;
@@ -144,7 +144,7 @@ async fn exemplars_lead_to_a_request(prometheus: &Prometheus, services: &Service
     .await;
 }
 
-/// Checks that the job `otel` has the same requests as the job `shop`, under OpenTelemetry's names.
+/// Checks that the job `otel` has requests and errors under OpenTelemetry's names.
 async fn opentelemetry_names_are_scraped(prometheus: &Prometheus) {
     let count = "http_server_request_duration_seconds_count";
     let query =

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::services::Job;
 
-/// A file of `docs/prometheus`.
+/// The path of a file in `docs/prometheus`.
 pub fn docs(name: &str) -> String {
     format!("{}/docs/prometheus/{name}", env!("CARGO_MANIFEST_DIR"))
 }

@@ -1,16 +1,17 @@
-//! The example `leaderboard` over HTTP. The functions of the article on rankings can read its keys (see
-//! `src/guide/counters_rankings_rows.md`).
+//! The example `leaderboard` over HTTP. The article's `get_stats_list` (`src/guide/counters_rankings_rows.md`) can read
+//! the example's keys.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::json;
+use tower_pulse::Clock;
 
 use crate::rig::demo::{Demo, built_example};
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::{RedisServer, issue};
-use crate::rig::wait::{PATIENCE, look_until};
+use crate::rig::wait::{PATIENCE, look_until, until};
 
 const HOUR: i64 = 3_600;
 
@@ -28,8 +29,8 @@ async fn like(client: &mut Client, id: &str, n: &str) -> u16 {
 /// Likes posts. Each like can be read as soon as its request is answered.
 async fn scenario(client: &mut Client) {
     assert_eq!(client.json("/top").await, json!([]));
-    for like_of in ["7", "9?n=5", "7?n=2", "12?n=3", "8?n=1"] {
-        let (id, n) = like_of.split_at(like_of.find('?').unwrap_or(like_of.len()));
+    for liked in ["7", "9?n=5", "7?n=2", "12?n=3", "8?n=1"] {
+        let (id, n) = liked.split_at(liked.find('?').unwrap_or(liked.len()));
         assert_eq!(like(client, id, n).await, 204, "{id} {n}");
     }
     let post = |id: &str, score: i64| json!({"id": id, "score": score});
@@ -51,13 +52,12 @@ async fn scenario(client: &mut Client) {
 }
 
 fn unix_seconds() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap().as_secs() as i64
+    Clock::system().now_seconds()
 }
 
-/// A like must not be answered with 204 and then dropped.
+/// A like that is answered with 204 must be stored.
 #[tokio::test]
-async fn a_dropped_like_is_answered_with_the_key_and_the_remedy() {
+async fn a_like_that_is_not_stored_is_answered_with_the_key_and_the_remedy() {
     let server = RedisServer::start().await;
     let env = [("REDIS_URL", &*server.url()), ("PULSE_PREFIX", "")];
     let (_example, mut client) = start(&env).await;
@@ -97,7 +97,7 @@ async fn in_redis_the_functions_of_the_article_read_the_ranking_and_a_restart_ke
     let before = unix_seconds();
     let (example, mut client) = start(&env).await;
     scenario(&mut client).await;
-    // `DyStats.get_stats_list(offset, limit, withscores=True)`: its page has one more row than `limit`.
+    // `DyStats.get_stats_list(offset, limit, withscores=True)`, whose page has one more row than `limit`.
     for (page, expected) in [
         ("0 1", [(9, 5.0), (7, 3.0)]),
         ("1 11", [(7, 3.0), (12, 3.0)]),
@@ -125,11 +125,8 @@ async fn in_redis_the_functions_of_the_article_read_the_ranking_and_a_restart_ke
     drop(client);
     example.signal("TERM");
     let exit = example.wait_exit(Duration::from_secs(10)).await;
-    assert!(
-        exit.is_some_and(|exit| exit.success()),
-        "{}",
-        example.stderr()
-    );
+    let is_success = exit.is_some_and(|exit| exit.success());
+    assert!(is_success, "{}", example.stderr());
     let (_example, mut client) = start(&env).await;
     assert_eq!(client.json("/top").await, before);
 }
@@ -145,7 +142,7 @@ async fn without_an_answer_of_the_store_a_like_is_recorded_and_counted_once() {
     assert_eq!(like(&mut client, "7", "").await, 202);
     assert_eq!(client.get("/top").await.status, 503);
     proxy.heal();
-    crate::rig::wait::until("the like is counted", async || {
+    until("the like is counted", async || {
         let top = client.get("/top").await;
         top.status == 200 && top.json()[0]["score"] == 2
     })

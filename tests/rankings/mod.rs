@@ -1,3 +1,3 @@
-//! Rankings within a moving window as applications use them: the example over HTTP.
+//! Rankings within a moving window, in the example `leaderboard`.
 
 mod example;

@@ -15,7 +15,7 @@ use crate::rig::server::RedisServer;
 /// system's.
 const START: i64 = 1_700_000_000;
 
-/// The number of slices that are stored of each precision.
+/// The number of slices that are stored at each precision.
 const SAMPLES: i64 = 120;
 
 /// Starts the example with a log.
@@ -31,7 +31,7 @@ pub async fn serve(log: &str, redis_url: &str) -> (Demo, Client) {
     (replay, client)
 }
 
-/// The path of a question to the API, with a name as its parameter.
+/// The path of a question to the API, with `name` as the value of `parameter`.
 fn query(endpoint: &str, parameter: &str, name: &str) -> String {
     let escaped: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
     format!("/admin/pulse/api/{endpoint}?{parameter}={escaped}")
@@ -69,9 +69,9 @@ async fn counters_equal_the_model(client: &mut Client, model: &Model) {
                 let samples = answer["samples"].clone();
                 let mut found: Vec<(i64, i64)> = serde_json::from_value(samples).unwrap();
                 found.retain(|(slice, _)| *slice > cutoff);
-                let slices = model.slices(context, precision, SAMPLES);
-                let slices = slices.iter().filter(|(slice, _)| *slice > cutoff);
-                let expected = slices.map(|(slice, counts)| (*slice, value(counts)));
+                let slices = model.slices(context, precision).into_iter();
+                let slices = slices.filter(|(slice, _)| *slice > cutoff);
+                let expected = slices.map(|(slice, counts)| (slice, value(&counts)));
                 let expected: Vec<_> = expected.filter(|(_, n)| *n != 0).collect();
                 assert_eq!(found, expected, "{name} at {precision} s, after {cutoff}");
             }
@@ -79,7 +79,7 @@ async fn counters_equal_the_model(client: &mut Client, model: &Model) {
     }
 }
 
-/// Checks that percentiles exist in all stored slices with lines, of a minute, half an hour and six hours.
+/// Checks that exactly the slices with lines have percentiles: the stored minutes, half hours and six hours.
 async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Model) {
     for (width, samples) in [(60, 130), (1_800, 98), (21_600, 60)] {
         let path = query("series", "context", "GET /") + "&metric=p50";
@@ -89,23 +89,22 @@ async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Mode
         let is_retained = |slice: &i64| *slice > cutoff;
         let found = points.map(|point| point[0].as_i64().unwrap());
         let found: Vec<i64> = found.filter(is_retained).collect();
-        let slices = model.slices("GET /", width, samples);
-        let expected = slices.iter().map(|(slice, _)| *slice);
+        let expected = model.slices("GET /", width).into_keys();
         let expected: Vec<i64> = expected.filter(is_retained).collect();
         assert_eq!(found, expected, "{width} s");
     }
 }
 
-/// The share of an hour's requests by which its profile may differ from the log. Numbers are rounded, and the profile
-/// lacks lines that come after their hour was added to the profile. Five missing minutes would be 8 %.
+/// The share of an hour's requests by which the profile may differ from the log. Numbers are rounded, and lines that
+/// are read after their hour was added to the profile are missing. Five missing minutes would be 8 %.
 const PROFILE_TOLERANCE: f64 = 0.01;
 
-/// Checks that the profile of the week has all requests of each whole hour of the log.
+/// Checks that the profile of the week has all requests of the log's whole hours.
 async fn profiles_have_whole_hours(client: &mut Client, model: &Model) {
     let profile = client.json("/admin/pulse/api/profile").await;
     let until = profile["until"].as_i64().unwrap();
     let mut hours = 0;
-    for (start, counts) in model.slices(ALL, 3_600, SAMPLES) {
+    for (start, counts) in model.slices(ALL, 3_600) {
         if start < START || start >= until {
             continue;
         }
@@ -114,8 +113,7 @@ async fn profiles_have_whole_hours(client: &mut Client, model: &Model) {
         let mut hours_of_week = profile["hours"].as_array().unwrap().iter();
         let listed = hours_of_week.find(|listed| listed["hour"] == hour).unwrap();
         let value = |name: &str| listed[name].as_f64().unwrap();
-        // `requests` is scaled up to a whole hour. Multiplied by `weight`, the recorded part of the hour, the product
-        // is the recorded number.
+        // `requests` is scaled up to a whole hour. `weight` is the recorded part of the hour.
         let requests = value("requests") * value("weight");
         let missing = counts.hits as f64 - requests;
         let most = PROFILE_TOLERANCE * counts.hits as f64;
@@ -168,7 +166,7 @@ async fn in_memory_a_log_is_shown_exactly() {
     assert!(status.is_some_and(|status| status.success()));
 }
 
-/// The log has three weeks. The minutes of its first days are no longer stored.
+/// The log has three weeks. Most of its minutes are no longer stored.
 #[tokio::test]
 async fn in_redis_the_retained_part_of_a_long_log_is_shown_exactly() {
     let model = generated(START, 21 * 24, 8_000, seed::seed());

@@ -20,7 +20,7 @@ fn fields(format: Format, line: impl AsRef<[u8]>) -> Result<Fields, Unreadable> 
     Ok((line.second, line.context.to_owned(), micros, line.ending))
 }
 
-fn status(code: u16) -> Ending {
+pub fn status(code: u16) -> Ending {
     Ending::Responded(StatusCode::from_u16(code).unwrap())
 }
 
@@ -71,26 +71,18 @@ fn nginx(time: &str, request: &str, status: &str, took: &str) -> String {
 
 #[test]
 fn an_nginx_line_has_a_time_zone_and_fractions_of_seconds() {
-    for (time, took, second, micros) in [
-        ("10/Oct/2000:13:55:36 -0700", "0.001", 971_211_336, 1_000),
-        (
-            "14/Nov/2023:22:13:20 +0000",
-            "2.5",
-            1_700_000_000,
-            2_500_000,
-        ),
-        (
-            "15/Nov/2023:03:43:20 +0530",
-            "7.0",
-            1_700_000_000,
-            7_000_000,
-        ),
-        ("29/Feb/2024:00:00:00 +0000", "0.000001", 1_709_164_800, 1),
-        ("01/Jan/1970:00:00:00 +0000", "0.000", 0, 0),
+    for (time, second) in [
+        ("10/Oct/2000:13:55:36 -0700", 971_211_336),
+        ("14/Nov/2023:22:13:20 +0000", 1_700_000_000),
+        ("15/Nov/2023:03:43:20 +0530", 1_700_000_000),
+        ("29/Feb/2024:00:00:00 +0000", 1_709_164_800),
+        ("01/Jan/1970:00:00:00 +0000", 0),
     ] {
-        let line = nginx(time, "GET / HTTP/1.1", "204", took);
-        let expected = (second, "GET /".to_owned(), micros, status(204));
-        assert_eq!(fields(Format::Combined, &line), Ok(expected), "{line}");
+        for (took, micros) in [("2.5", 2_500_000), ("0.000001", 1), ("0.000", 0)] {
+            let line = nginx(time, "GET / HTTP/1.1", "204", took);
+            let expected = (second, "GET /".to_owned(), micros, status(204));
+            assert_eq!(fields(Format::Combined, &line), Ok(expected), "{line}");
+        }
     }
 }
 
@@ -180,23 +172,21 @@ fn the_duration_in_an_nginx_line_may_have_a_name() {
 
 #[test]
 fn a_request_that_the_client_gave_up_is_cancelled() {
-    let csv = fields(Format::Csv, "1700000000,GET /,1500,499").unwrap();
-    let line = nginx("14/Nov/2023:22:13:20 +0000", "GET / HTTP/1.1", "499", "0.1");
-    let nginx = fields(Format::Combined, &line).unwrap();
-    assert_eq!([csv.3, nginx.3], [Ending::GivenUp; 2]);
-    let line = line.replace("\" 499 ", "\" 000 ");
-    assert_eq!(fields(Format::Combined, line).unwrap().3, Ending::GivenUp);
+    // If nginx has no status, it writes 000. `programs` tests 499.
+    let line = nginx("14/Nov/2023:22:13:20 +0000", "GET / HTTP/1.1", "000", "0.1");
+    let given_up = fields(Format::Combined, &line).unwrap().3;
+    assert_eq!(given_up, Ending::GivenUp);
     let cancelled: RequestOutcome = Outcome::Cancelled.into();
-    let outcome = csv.3.outcome();
+    let outcome = given_up.outcome();
     assert_eq!(format!("{outcome:?}"), format!("{cancelled:?}"));
-    assert!(!csv.3.is_failure() && status(500).is_failure() && !status(404).is_failure());
+    assert!(!given_up.is_failure() && status(500).is_failure() && !status(404).is_failure());
 }
 
 #[test]
 fn a_line_that_can_be_read_determines_the_format() {
     assert_eq!(format_of(b"1700000000,GET /,5,200"), Ok(Format::Csv));
     assert_eq!(format_of(b"1700000000,a [b] \"c\",5,200"), Ok(Format::Csv));
-    // The error about an unreadable line is about the format that the line seems to have.
+    // The error is about the format that the unreadable line seems to have.
     let time = "14/Nov/2023:22:13:20 +0000";
     for (line, why) in [
         ("unix_seconds,context,micros,status", "microseconds"),
@@ -211,17 +201,10 @@ fn a_line_that_can_be_read_determines_the_format() {
     }
 }
 
+/// Each of these ends makes a line of the common format unreadable. `programs` tests lines that can be read.
 #[test]
-fn a_common_log_has_no_duration() {
+fn untimed_lines_that_cannot_be_read() {
     let common = "h - - [14/Nov/2023:23:13:20 +0100] \"GET /a?b HTTP/1.1\" 503 -";
-    for end in ["", " \"-\" \"Mozilla \\\"x\\\"\""] {
-        let line = format!("{common}{end}");
-        assert_eq!(format_of(line.as_bytes()), Ok(Format::Untimed), "{line}");
-        let mut context = String::new();
-        let line = parse(Format::Untimed, line.as_bytes(), &mut context).unwrap();
-        assert_eq!((line.second, line.context), (1_700_000_000, "GET /a"));
-        assert_eq!((line.duration, line.ending), (None, status(503)));
-    }
     for end in [
         " \"-\"",
         " \"-\" \"x\" 0.1",
@@ -236,9 +219,9 @@ fn a_common_log_has_no_duration() {
     }
 }
 
-/// The lines are JSON that a program could write.
+/// All lines are JSON that a program could write.
 #[test]
-fn json_lines_that_cannot_be_read() {
+fn json_lines_that_can_or_cannot_be_read() {
     let caddy = |ts: &str, took: &str, status: &str| {
         format!(
             "{{\"ts\":{ts},\"request\":{{\"method\":\"GET\",\"uri\":\"/\\u0061\"}},\"duration\":{took},\"status\":{status}}}"
@@ -271,20 +254,13 @@ fn json_lines_that_cannot_be_read() {
     }
 }
 
-const FORMATS: [Format; 4] = [
-    Format::Csv,
-    Format::Combined,
-    Format::Untimed,
-    Format::Caddy,
-];
-
 proptest! {
     #[test]
     fn a_line_of_any_bytes_can_be_parsed(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         quoted in "[-0-9a-zA-Z:/\"\\[\\] \\\\.+]{0,120}",
     ) {
-        for format in FORMATS {
+        for format in [Format::Csv, Format::Combined, Format::Untimed, Format::Caddy] {
             let _ = parse(format, &bytes, &mut String::new());
             let _ = parse(format, quoted.as_bytes(), &mut String::new());
         }
@@ -292,13 +268,5 @@ proptest! {
         let _ = (rfc3339(&bytes), decimal(&bytes));
         let request = nginx("14/Nov/2023:22:13:20 +0000", &quoted.replace(['"', '\\'], ""), "200", "0.1");
         prop_assert!(fields(Format::Combined, request).is_ok());
-    }
-
-    #[test]
-    fn csv_is_read_as_it_was_written(
-        second in 0i64..9_000_000_000, context in "[^\r\n]{0,40}", micros in 0u64..604_800_000_000, code in 100u16..499,
-    ) {
-        let line = format!("{second},{context},{micros},{code}");
-        prop_assert_eq!(fields(Format::Csv, &line), Ok((second, context, micros, status(code))));
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Hits, errors and microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub hits: i64,
@@ -11,21 +10,20 @@ pub struct Counts {
     pub micros: i64,
 }
 
-/// The counts of a log, by context and second. The sums of all contexts are under [`ALL`].
+/// A log, and its counts by context and second. [`ALL`] has the sums of all contexts.
 #[derive(Debug, Default)]
 pub struct Model {
     pub text: String,
     pub unreadable: u64,
     pub lines: u64,
+    /// The newest second.
     pub last: i64,
     seconds: BTreeMap<String, BTreeMap<i64, Counts>>,
 }
 
-/// The name of the sum of all contexts.
 pub const ALL: &str = "<all>";
 
 impl Model {
-    /// Adds a line to the text and to the counts.
     pub fn add(&mut self, second: i64, context: &str, micros: i64, status: u16, end: &str) {
         write!(self.text, "{second},{context},{micros},{status}{end}").unwrap();
         self.lines += 1;
@@ -39,7 +37,6 @@ impl Model {
         }
     }
 
-    /// Adds a line that cannot be read.
     pub fn add_unreadable(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
@@ -47,32 +44,26 @@ impl Model {
     }
 
     pub fn contexts(&self) -> impl Iterator<Item = &str> {
-        self.seconds
-            .keys()
-            .map(String::as_str)
-            .filter(|name| *name != ALL)
+        let names = self.seconds.keys().map(String::as_str);
+        names.filter(|name| *name != ALL)
     }
 
-    /// The counts of the newest `samples` slices of `width` seconds that have lines, oldest first.
-    pub fn slices(&self, context: &str, width: i64, samples: i64) -> Vec<(i64, Counts)> {
-        let mut slices: BTreeMap<i64, Counts> = BTreeMap::new();
-        let cutoff = self.last.div_euclid(width) * width - width * samples;
+    /// The counts of each slice of `width` seconds that has lines, oldest first.
+    pub fn slices(&self, context: &str, width: i64) -> BTreeMap<i64, Counts> {
+        let mut slices = BTreeMap::<i64, Counts>::new();
         for (second, counts) in &self.seconds[context] {
             let slice = second.div_euclid(width) * width;
-            if slice <= cutoff {
-                continue;
-            }
             let slice = slices.entry(slice).or_default();
             slice.hits += counts.hits;
             slice.errors += counts.errors;
             slice.micros += counts.micros;
         }
-        slices.into_iter().collect()
+        slices
     }
 }
 
-/// A log of some hours, sorted by time except for a few lines that are some seconds late. The log has lines that cannot
-/// be read, both kinds of line ends, an hour without requests, and no line end after its last line.
+/// A log of some hours. A few lines are up to four seconds out of order. The log has an hour without requests, lines
+/// that cannot be read, and both kinds of line ends. The last line has no end.
 pub fn generated(start: i64, hours: i64, lines: usize, seed: u64) -> Model {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut model = Model::default();

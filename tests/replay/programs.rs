@@ -1,14 +1,13 @@
-//! Access logs of real programs: nginx 1.22.1, Caddy 2.6.2 and Caddy 2.11.7 have written the files in `logs`. Each
-//! program was a proxy in front of the same service, and got the same requests.
+//! Access logs of real programs: nginx 1.22.1, Caddy 2.6.2 and Caddy 2.11.7 wrote the files in `logs`. Each program was
+//! a proxy in front of the same service, and got the same requests.
 //!
-//! The eleven requests are in `assert_requests` below. Among them are a slow page (0.3 s), a failing page, a missing
-//! page, a rare method, a request that the client gave up after 0.5 s, quotes, and a user `bob "x" [y]`. Some files
-//! also have bytes that are not a request.
+//! The eleven requests are in `assert_requests` below: a slow page (0.3 s), a failing page, a missing page, a rare
+//! method, a request that the client gave up after 0.5 s, quotes, a user `bob "x" [y]`, and others. Some files also
+//! have bytes that are not a request.
 
 use std::path::Path;
 
-use http::StatusCode;
-
+use super::formats::status;
 use super::line::{Ending, Format, Line, Unreadable, format_of, parse};
 
 /// Second, context, microseconds and ending.
@@ -18,11 +17,8 @@ type Fields = (i64, String, Option<u64>, Ending);
 fn read(name: &str) -> (Format, Vec<Result<Fields, Unreadable>>) {
     let path = Path::new("tests/replay/logs").join(name);
     let text = std::fs::read(path).unwrap();
-    let lines = || {
-        text.strip_suffix(b"\n")
-            .unwrap()
-            .split(|byte| *byte == b'\n')
-    };
+    let text = text.strip_suffix(b"\n").unwrap();
+    let lines = || text.split(|byte| *byte == b'\n');
     let format = lines().find_map(|line| format_of(line).ok()).unwrap();
     let fields = |line| {
         let mut context = "of the line before".to_owned();
@@ -32,9 +28,7 @@ fn read(name: &str) -> (Format, Vec<Result<Fields, Unreadable>>) {
 }
 
 fn fields_of(line: Line<'_>) -> Fields {
-    let micros = line
-        .duration
-        .map(|took| u64::try_from(took.as_micros()).unwrap());
+    let micros = line.duration.map(|took| took.as_micros() as u64);
     (line.second, line.context.to_owned(), micros, line.ending)
 }
 
@@ -43,10 +37,6 @@ fn read_all(name: &str, format: Format) -> Vec<Fields> {
     let (found, lines) = read(name);
     assert_eq!(found, format, "{name}");
     lines.into_iter().map(|line| line.unwrap()).collect()
-}
-
-fn status(code: u16) -> Ending {
-    Ending::Responded(StatusCode::from_u16(code).unwrap())
 }
 
 /// Checks that the first eleven lines are the eleven requests.
@@ -93,7 +83,7 @@ fn assert_requests(name: &str, lines: &[Fields]) {
     assert!(lines.len() >= expected.len(), "{name}");
 }
 
-/// The second at which the first requests were made.
+/// Unix seconds of the first request.
 const AT: i64 = 1_795_639_212;
 
 #[test]
@@ -137,7 +127,7 @@ fn logs_of_caddy() {
     assert_eq!(lines[0], (AT, "GET /".into(), Some(3_657), status(200)));
 }
 
-/// Caddy 2.6.2 writes two lines of a failed request to standard error.
+/// Caddy 2.6.2 writes two lines about a failed request to standard error.
 #[test]
 fn logs_of_caddy_among_its_errors() {
     let (format, lines) = read("caddy_stderr.log");

@@ -1,6 +1,6 @@
 //! The output of the example, and the arguments that it refuses.
 
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -9,8 +9,9 @@ use super::exact::serve;
 use crate::rig::demo::built_example;
 use crate::rig::server::RedisServer;
 
-/// Runs the example to its end, with `input` as its standard input.
-pub async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {
+/// Runs the example to its end, with `input` as its standard input. Returns whether it succeeded, its standard output
+/// and its standard error.
+async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> (bool, String, String) {
     let mut command = Command::new(built_example("replay"));
     command.args(args).env("REDIS_URL", "");
     command.envs(env.iter().copied()).kill_on_drop(true);
@@ -18,49 +19,43 @@ pub async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     // A run that refuses its arguments does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input).await;
-    child.wait_with_output().await.unwrap()
-}
-
-fn stdout_and_stderr(output: &Output) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (text(&output.stdout), text(&output.stderr))
+    let output = child.wait_with_output().await.unwrap();
+    let [out, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (output.status.success(), out, error)
 }
 
 #[tokio::test]
 async fn lines_that_cannot_be_read_are_counted_and_the_first_is_shown() {
     let input = b"unix_seconds,context,micros,status\r\n1700000000,GET /,5,200\r\n1700000001,\x1b[2J\x07,5,\n1700000001,POST /,5,200";
-    let output = run(&["-"], &[], input).await;
-    let (stdout, stderr) = stdout_and_stderr(&output);
-    assert!(output.status.success(), "{stderr}");
+    let (has_succeeded, stdout, stderr) = run(&["-"], &[], input).await;
+    assert!(has_succeeded, "{stderr}");
     assert!(stdout.starts_with("2 lines of 2 contexts in "), "{stdout}");
     let unread = " lines/s\n2 lines could not be read\nthe first is line 1 (";
     assert!(stdout.contains(unread), "{stdout}");
     assert!(stdout.contains("unix_seconds,context,micros,status"));
 
-    let output = run(&["-"], &[], &input[input.len() - 63..]).await;
-    let (stdout, _) = stdout_and_stderr(&output);
+    let (_, stdout, _) = run(&["-"], &[], &input[input.len() - 63..]).await;
     assert!(stdout.contains("\\u{1b}[2J\\u{7}"), "{stdout}");
     assert!(!stdout.contains('\x1b'), "{stdout}");
 }
 
 #[tokio::test]
 async fn files_without_a_line_and_files_without_a_readable_line() {
-    let (stdout, stderr) = stdout_and_stderr(&run(&["-"], &[], b"").await);
+    let (_, stdout, stderr) = run(&["-"], &[], b"").await;
     assert_eq!(stdout.as_str(), "");
     assert_eq!(stderr.as_str(), "no line could be read\n");
-    let output = run(&["-"], &[], &[b'x'; 200_000]).await;
-    let (stdout, stderr) = stdout_and_stderr(&output);
-    assert!(!output.status.success());
+    let (has_succeeded, stdout, stderr) = run(&["-"], &[], &[b'x'; 200_000]).await;
+    assert!(!has_succeeded);
     assert!(stdout.starts_with("1 line could not be read\n"), "{stdout}");
     assert!(stdout.len() < 500, "{stderr}");
     assert!(stderr.contains("no line could be read"), "{stderr}");
 }
 
 #[tokio::test]
-async fn max_contexts_follows_the_file() {
+async fn a_file_with_many_contexts_reaches_no_limit() {
     let line = |n: u32| format!("{},GET /{n},5,200\n", 1_700_000_000 + n / 1_000);
     let input: String = (0..3_000).map(line).collect();
-    let (stdout, stderr) = stdout_and_stderr(&run(&["-"], &[], input.as_bytes()).await);
+    let (_, stdout, stderr) = run(&["-"], &[], input.as_bytes()).await;
     assert!(stdout.starts_with("3000 lines of 3000 contexts"));
     assert!(!stderr.contains("WARN"), "{stderr}");
 }
@@ -101,7 +96,7 @@ async fn a_log_without_durations_is_counted_and_the_output_says_so() {
         let untimed = "does not say how long requests took";
         assert!(stdout.contains(untimed), "{stdout}");
         let paths = client.json("/admin/pulse/api/paths?window=24h").await;
-        assert_eq!(paths["total"], 0, "no page has a time of 0: {paths}");
+        assert_eq!(paths["total"], 0, "no page without durations: {paths}");
         let counters = client.json("/admin/pulse/api/counters").await;
         assert_eq!(counters["total"], 5, "{counters}");
         for (name, expected) in [
@@ -117,11 +112,9 @@ async fn a_log_without_durations_is_counted_and_the_output_says_so() {
             assert_eq!(counter["samples"], expected, "{name}");
         }
     }
-    let output = run(&["-"], &[("REDIS_URL", &redis.url())], log.as_bytes()).await;
-    assert!(
-        stdout_and_stderr(&output).1.contains("PULSE_PREFIX"),
-        "{output:?}"
-    );
+    let env = [("REDIS_URL", &*redis.url())];
+    let (_, _, stderr) = run(&["-"], &env, log.as_bytes()).await;
+    assert!(stderr.contains("PULSE_PREFIX"), "{stderr}");
 }
 
 #[tokio::test]
@@ -136,9 +129,8 @@ async fn wrong_arguments_are_refused_before_the_log_is_read() {
         ("-", ("REDIS_URL", "http://x"), "redis://"),
     ] {
         let args: Vec<_> = args.split_whitespace().collect();
-        let output = run(&args, &[env], b"1700000000,GET /,5,200").await;
-        let stderr = stdout_and_stderr(&output).1;
-        assert!(!output.status.success(), "{args:?}: {stderr}");
+        let (has_succeeded, _, stderr) = run(&args, &[env], b"1700000000,GET /,5,200").await;
+        assert!(!has_succeeded, "{args:?}: {stderr}");
         assert!(stderr.contains(why), "{args:?}: {stderr}");
     }
 }
@@ -146,8 +138,8 @@ async fn wrong_arguments_are_refused_before_the_log_is_read() {
 #[tokio::test]
 async fn a_byte_order_mark_is_skipped() {
     let line = b"1700000000,GET /,5,200\n";
-    let output = run(&["-"], &[], &[b"\xef\xbb\xbf", &line[..]].concat()).await;
-    let (stdout, stderr) = stdout_and_stderr(&output);
+    let input = [b"\xef\xbb\xbf", &line[..]].concat();
+    let (_, stdout, stderr) = run(&["-"], &[], &input).await;
     let read = "1 line of 1 context in ";
     assert!(stdout.starts_with(read), "{stdout}{stderr}");
     assert!(!stdout.contains("could not be read"), "{stdout}");
@@ -159,10 +151,10 @@ async fn lines_out_of_order_are_reported() {
     let day = 86_400;
     let log: String = (0..20).map(|n| line(1_700_000_000 + n)).collect();
     let in_order = log.clone() + &line(1_700_000_000 + 300 * day);
-    let (stdout, _) = stdout_and_stderr(&run(&["-"], &[], in_order.as_bytes()).await);
+    let (_, stdout, _) = run(&["-"], &[], in_order.as_bytes()).await;
     assert!(!stdout.contains("older than"), "{stdout}");
     let first = line(1_700_000_000 + 300 * day) + &log;
-    let (stdout, _) = stdout_and_stderr(&run(&["-"], &[], first.as_bytes()).await);
-    let warning = "\n20 lines are more than an hour older than a line before: sort";
+    let (_, stdout, _) = run(&["-"], &[], first.as_bytes()).await;
+    let warning = "\n20 lines are more than an hour older than an earlier line: sort";
     assert!(stdout.contains(warning), "{stdout}");
 }

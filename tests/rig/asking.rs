@@ -8,7 +8,6 @@ use tower::ServiceExt;
 
 use super::wait::{PATIENCE, look_until};
 
-/// The answer of a router.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -17,7 +16,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The text as JSON; null if it is not JSON. Panics if an object has a field twice, because parsers drop one.
+    /// The text as JSON; null if the text is not JSON. Panics if an object has a field twice, because parsers drop one.
     pub fn json(&self) -> Value {
         let json: Value = serde_json::from_str(&self.text).unwrap_or_default();
         let written = self.text.matches("\":").count() - self.text.matches("\\\":").count();
@@ -62,13 +61,11 @@ pub async fn send(
     }
 }
 
-/// Sends a GET. Returns the status and the text of the answer.
 pub async fn text(app: &Router, uri: &str) -> (StatusCode, String) {
     let answer = send(app, "GET", uri, &[], "").await;
     (answer.status, answer.text)
 }
 
-/// Sends a GET. Returns the status and the JSON of the answer.
 pub async fn ask(app: &Router, uri: &str) -> (StatusCode, Value) {
     let answer = send(app, "GET", uri, &[], "").await;
     (answer.status, answer.json())
@@ -81,8 +78,8 @@ pub async fn json(app: &Router, uri: &str) -> Value {
         (StatusCode::OK, answer) => Ok(answer),
         (status, answer) => {
             let answer = format!("{uri}: {status} {answer}");
-            let is_late = answer.contains("no answer within the response timeout");
-            assert!(is_late, "{answer}");
+            let is_timeout = answer.contains("no answer within the response timeout");
+            assert!(is_timeout, "{answer}");
             Err(answer)
         }
     })

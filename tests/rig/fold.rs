@@ -2,10 +2,9 @@
 #![cfg(feature = "redis")]
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use pulse_rig::server::issue;
-use pulse_rig::wait::PATIENCE;
+use pulse_rig::wait::{PATIENCE, until};
 use redis::aio::MultiplexedConnection;
 use tower_pulse::Clock;
 use tower_pulse_redis::{RedisOptions, RedisStore};
@@ -36,7 +35,7 @@ impl JournalKeys {
         holder.map(|holder| name(&holder).unwrap_or(holder))
     }
 
-    /// The names of the fields with fences, sorted: one for each instance, named after its id, which a reset changes.
+    /// The names of the fields with fences, sorted. Each contains the id of an instance, which a reset changes.
     pub async fn fences(&self, conn: &mut MultiplexedConnection) -> Vec<String> {
         let mut fences: Vec<String> = issue(conn, "HKEYS", &self.state).await;
         fences.retain(|field| field.starts_with("f:"));
@@ -66,26 +65,23 @@ impl JournalKeys {
         offset(&fields.0) - offset(&fields.1)
     }
 
-    /// Waits until no round is in progress, and gives the lease to an instance that does not fold, for two minutes.
+    /// Waits until no round is in progress, and gives the lease for two minutes to an instance that does not fold.
     pub async fn stop_folding(&self, conn: &mut MultiplexedConnection) {
-        // As when an instance acquires the lease, a new version of the state makes steps of the previous folder fail.
+        // A new version of the state makes steps of the previous folder fail, as when an instance acquires the lease.
         let script = redis::Script::new(
             "if redis.call('HGET', KEYS[1], 'upto') ~= '' then return 0 end
             redis.call('SET', KEYS[2], 'another', 'EX', 120)
             redis.call('HSET', KEYS[1], 'v', ARGV[1])
             return 1",
         );
-        let version = format!("{:032x}", fastrand::u128(..));
-        let end = Instant::now() + PATIENCE;
         let mut call = script.key(&self.state);
+        let version = format!("{:032x}", fastrand::u128(..));
         call.key(&self.lease).arg(version);
-        while call.invoke_async::<i64>(conn).await.unwrap() == 0 {
-            assert!(Instant::now() < end, "one round of folding never ends");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let has_ended = async || call.invoke_async::<i64>(conn).await.unwrap() == 1;
+        until("the round of folding ends", has_ended).await;
     }
 
-    /// Gives the lease to an instance that does not fold, for ten minutes. A longer lease would be ignored.
+    /// Gives the lease for ten minutes to an instance that does not fold. A longer lease would be ignored.
     pub async fn hold_lease(&self, conn: &mut MultiplexedConnection) {
         let () = issue(conn, "SET", (&self.lease, "another", "PX", 600_000)).await;
     }
@@ -102,7 +98,7 @@ fn offset(id: &str) -> u64 {
 }
 
 /// Folds the entries of instances that have ended, as the next instance would do.
-pub async fn fold_rest(url: &str, prefix: &str) {
+pub async fn fold_unfolded(url: &str, prefix: &str) {
     let options = RedisOptions::new(url).unwrap().prefix(prefix);
     let options = options.response_timeout(PATIENCE);
     let store = Arc::new(RedisStore::open(options).unwrap());
@@ -110,13 +106,7 @@ pub async fn fold_rest(url: &str, prefix: &str) {
     let mut conn = super::server::connect(&client).await;
     JournalKeys::below(prefix).free_lease(&mut conn).await;
     let folder = TestFolder::new(store, Clock::system(), "the next", 10_000);
-    let end = Instant::now() + PATIENCE;
-    while !folder.fold().await.unwrap() {
-        assert!(
-            Instant::now() < end,
-            "another instance folds, or nothing was ever appended"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let folds = async || folder.fold().await.unwrap();
+    until("the next instance folds what was appended", folds).await;
     folder.release().await.unwrap();
 }

@@ -4,7 +4,6 @@ use std::task::{Context, Poll};
 
 use tower::{Layer, Service};
 
-/// Forwards every call.
 #[derive(Clone)]
 pub struct Identity<S = ()>(pub S);
 

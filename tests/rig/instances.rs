@@ -122,7 +122,6 @@ impl TestFlusher {
         }
     }
 
-    /// Adds to the pending batch.
     pub fn add(&self, batch: Batch) {
         self.recorder.put_back(batch);
     }
@@ -134,11 +133,10 @@ impl TestFlusher {
         Ok(flushed.map(|flushed| flushed.call))
     }
 
-    /// The number of requests that this instance counts as lost.
     pub fn lost(&self) -> u64 {
         self.recorder
             .drain
-            .counters(|counters| counters.lost.requests)
+            .counters(|counters| counters.lost.samples)
     }
 
     /// The number of calls that this instance has replayed.

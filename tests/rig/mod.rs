@@ -1,5 +1,5 @@
-//! The test rig, which a test program includes as `crate::rig`: the modules of `pulse_rig`, and [`asking`], [`fold`],
-//! [`instances`] and [`reads`], which are not in `pulse_rig` because they depend on other crates.
+//! The test rig, which a test program includes as `crate::rig`: the modules of `pulse_rig`, and modules with more
+//! dependencies.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ pub use pulse_rig::{
 };
 
 /// Makes two tests of each function: one in memory, one in Redis. The function gets the suite's `Backend`. If two
-/// values follow its name, the function also gets the first value in memory, and the second in Redis.
+/// values follow the function's name, the function also gets the first value in memory, or the second in Redis.
 #[allow(unused_macros)]
 macro_rules! in_both {
     ($($test:ident $(($memory:expr, $redis:expr))?),* $(,)?) => {
@@ -36,6 +36,17 @@ macro_rules! in_both {
                 super::$test(super::super::Backend::redis().await $(, $redis)?).await;
             })*
         }
+    };
+}
+
+/// Makes a test of each scenario. The report of the scenario must be exact.
+#[allow(unused_macros)]
+macro_rules! each_is_exact {
+    ($($test:ident: $report:expr;)*) => {
+        $(#[tokio::test]
+        async fn $test() {
+            $report.await.assert_exact();
+        })*
     };
 }
 

@@ -1,4 +1,4 @@
-//! Short forms of a store's queries, which take one name and return tuples.
+//! Short forms of a store's queries.
 
 use std::sync::Arc;
 
@@ -35,7 +35,6 @@ pub struct Snapshot {
     pub problems: Vec<Problem>,
 }
 
-/// Queries of a store, in short forms.
 #[allow(async_fn_in_trait, reason = "only tests call it")]
 pub trait StoreReads: Store {
     /// The slices of a counter with their counts, oldest first.
@@ -91,13 +90,13 @@ pub trait StoreReads: Store {
         })
     }
 
-    /// The context of this name. If a timer has the same name as a path, the path.
+    /// The context of this name: the path, if a path and a timer have the name.
     async fn context(&self, name: &str, now: i64) -> Result<Option<ContextSnapshot>, StoreError> {
         let contexts = self.query().contexts(name, now).await?;
         Ok(contexts.into_iter().max_by_key(|context| context.kind))
     }
 
-    /// The records of the contexts of this name in slices of `width` seconds, oldest first.
+    /// The records under this name in slices of `width` seconds, oldest first.
     async fn records_of(
         &self,
         name: &str,
@@ -108,7 +107,7 @@ pub trait StoreReads: Store {
         self.records_of_tier(&every_kind(name), slices, now).await
     }
 
-    /// The number of requests of each page in the records of slices of `width` seconds.
+    /// The number of each page's requests in all slices of `width` seconds.
     async fn counts_of(
         &self,
         pages: &[String],
@@ -163,7 +162,6 @@ pub fn every_kind(name: &str) -> [ContextId; 3] {
     [Kind::All, Kind::Http, Kind::Timer].map(|kind| ContextId::new(kind, name))
 }
 
-/// The starts of slices with their counts.
 pub fn pairs_of(slices: &[SliceCount]) -> Vec<(i64, i64)> {
     let slices = slices.iter();
     slices.map(|slice| (slice.start, slice.count)).collect()

@@ -14,10 +14,10 @@ use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{let_tasks_run, until};
+use crate::stores::fixture::calls;
 
 pub const NOW: i64 = 1_700_000_000;
 
-/// Lists the scheduled rows of a cache.
 pub trait List {
     async fn list(&self, offset: usize, limit: usize) -> Result<RowList, StoreError>;
 }
@@ -30,7 +30,6 @@ impl List for RowCache {
     }
 }
 
-/// A store, its clock, and a database.
 pub struct Service {
     pub store: Arc<RedisStore>,
     pub clock: Clock,
@@ -58,7 +57,7 @@ pub enum Mode {
     Asks(RowCache, Vec<String>),
 }
 
-/// A database. Each row says how often it was loaded.
+/// A database whose rows have the number of their load.
 #[derive(Clone, Default)]
 pub struct Database(Arc<Mutex<State>>);
 
@@ -70,7 +69,7 @@ struct State {
     gates: HashMap<String, Arc<Semaphore>>,
     /// The rows whose loads have begun, in this order.
     order: Vec<String>,
-    /// The number of loads in progress, without loads that wait for other rows.
+    /// The number of loads in progress, except those that wait for other rows.
     running: usize,
     /// The highest value of `running` so far.
     max_running: usize,
@@ -99,7 +98,6 @@ impl Database {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// How often a row was loaded.
     pub fn loads(&self, id: &str) -> u64 {
         self.state().loads.get(id).copied().unwrap_or(0)
     }
@@ -108,7 +106,7 @@ impl Database {
         self.state().loads.values().sum()
     }
 
-    pub fn set(&self, id: &str, mode: Mode) {
+    pub fn set_mode(&self, id: &str, mode: Mode) {
         self.state().modes.insert(id.to_owned(), mode);
     }
 
@@ -135,7 +133,8 @@ impl Database {
         self.state().max_running
     }
 
-    pub fn open(&self, id: &str) {
+    /// Lets later loads of a row begin without a permit.
+    pub fn remove_gate(&self, id: &str) {
         self.state().gates.remove(id);
     }
 }
@@ -213,20 +212,15 @@ impl Service {
         Self::new(options.prefix(crate::rig::shared::prefix()), None)
     }
 
-    /// A connection to the server.
     pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
         self.server.as_ref().unwrap().connection().await
     }
 
     /// The number of calls of these commands that the server has executed.
     pub async fn calls(&self, commands: &[&str]) -> u64 {
-        let stats = self.server.as_ref().unwrap().info("commandstats").await;
-        let calls = |command: &&str| -> u64 {
-            let stats = stats.get(&format!("cmdstat_{command}"));
-            let calls = stats.and_then(|stats| stats.strip_prefix("calls=")?.split(',').next());
-            calls.map_or(0, |calls| calls.parse().unwrap())
-        };
-        commands.iter().map(calls).sum()
+        let calls = calls(self.server.as_ref().unwrap()).await;
+        let calls = commands.iter().filter_map(|command| calls.get(*command));
+        calls.sum()
     }
 
     pub fn pulse(&self) -> Pulse {
@@ -249,7 +243,7 @@ impl Service {
     pub async fn advance(&self, millis: u64) {
         for _ in 0..millis.div_ceil(10) {
             self.manual.advance(Duration::from_millis(10));
-            crate::rig::wait::let_tasks_run().await;
+            let_tasks_run().await;
         }
     }
 
@@ -262,7 +256,6 @@ impl Service {
         .await;
     }
 
-    /// Waits until a row was loaded this number of times.
     pub async fn until_loaded(&self, id: &str, loads: u64) {
         let what = format!("load {loads} of {id} begins");
         self.until(&what, async || self.database.loads(id) == loads)

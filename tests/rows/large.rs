@@ -31,9 +31,7 @@ fn cache(service: &Service, max_bytes: usize) -> RowCache {
         let row = filled(number.parse().unwrap(), bytes.parse().unwrap());
         Ok::<_, String>(Some(row))
     });
-    let builder = builder
-        .unscheduled_age(HOUR)
-        .deadline(60 * Duration::from_secs(1));
+    let builder = builder.unscheduled_age(HOUR).deadline(HOUR / 60);
     builder.max_bytes(max_bytes).build().unwrap()
 }
 
@@ -82,7 +80,7 @@ pub async fn rows_of_the_largest_sizes_are_written_and_read(service: &Service) {
     assert_eq!(service.store.warnings(), [""; 0]);
 }
 
-/// Another instance of the service has a larger `max_bytes`.
+/// The row was written by an instance with a larger `max_bytes`.
 pub async fn a_row_beyond_max_bytes_of_the_reader_is_not_read(service: &Service) {
     let (large, small) = (cache(service, 2_000), cache(service, 1_000));
     for id in ["1 1000", "2 1001"] {
@@ -90,7 +88,7 @@ pub async fn a_row_beyond_max_bytes_of_the_reader_is_not_read(service: &Service)
     }
     assert!(small.get::<String>("1 1000").await.unwrap().is_some());
     assert!(small.get::<String>("2 1001").await.unwrap().is_none());
-    // The caller does not wait until another instance loads the row.
+    // The caller does not wait for the other instance to load the row.
     let error = small.get_or_load::<String>("2 1001").await.unwrap_err();
     assert!(matches!(error, RowError::Load(_)), "{error}");
     assert!(error.to_string().contains("max_bytes"), "{error}");
@@ -106,9 +104,7 @@ async fn rows_of_all_sizes_are_read_together() {
     for count in [1, 3, 40, 300, 1_500] {
         // The number of bytes of each row that a read asks for first.
         let part = (MIB / count).max(1_024);
-        let ids: Vec<_> = (0..count)
-            .map(|number| format!("{count} {number}"))
-            .collect();
+        let ids: Vec<_> = (0..count).map(|n| format!("{count} {n}")).collect();
         let mut large = 0;
         let sizes: Vec<usize> = (0..count)
             .map(|_| match random.u32(0..20) {
@@ -123,13 +119,8 @@ async fn rows_of_all_sizes_are_read_together() {
             })
             .collect();
         for (number, size) in sizes.iter().enumerate().filter(|(_, size)| **size > 0) {
-            let row = vec![letter(number); *size];
-            let () = issue(
-                &mut connection,
-                "SET",
-                (format!("inv:{}", ids[number]), row),
-            )
-            .await;
+            let row = (format!("inv:{}", ids[number]), vec![letter(number); *size]);
+            let () = issue(&mut connection, "SET", row).await;
         }
         let rows = &service.store;
         let rows = rows.cached_rows("", &ids, MAX_BYTES).await.unwrap();
@@ -156,11 +147,11 @@ async fn small_rows_cost_as_many_commands_as_separate_reads() {
         service.calls(&commands).await
     };
     // Two commands for each row, and one command for the states of each thousand rows.
-    for (count, most) in [(1, 3), (100, 201), (1_000, 2_001), (5_000, 10_005)] {
+    for (count, expected) in [(1, 3), (100, 201), (1_000, 2_001), (5_000, 10_005)] {
         let before = reads().await;
         let rows = rows.cached_rows("", &ids[..count], MIB).await.unwrap();
         assert!(rows.iter().all(Option::is_some));
-        assert_eq!(reads().await - before, most);
+        assert_eq!(reads().await - before, expected);
     }
 }
 
@@ -231,11 +222,8 @@ async fn rows_beside_large_garbage_are_read() {
 async fn a_large_row_is_read_whole_and_by_many_at_once() {
     let service = Service::redis().await;
     let server = service.server.as_ref().unwrap();
-    let rows = [
-        vec![b'a'; 300_000],
-        vec![b'b'; 5 * MIB],
-        vec![b'c'; 6 * MIB],
-    ];
+    let sizes = [(b'a', 300_000), (b'b', 5 * MIB), (b'c', 6 * MIB)];
+    let rows = sizes.map(|(byte, size)| vec![byte; size]);
     set(&service, "inv:1", rows[0].clone()).await;
     let mut connection = server.connection().await;
     // Each caller reads few bytes, but all callers together read more than one answer may have.

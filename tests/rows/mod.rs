@@ -1,4 +1,5 @@
-//! The row cache. Tests that run every script run on a server and in a cluster; the other tests run only on a server.
+//! The row cache. The tests in `both` run on a server and in a cluster, and together run every script. All other tests
+//! run only on a server.
 
 mod book;
 mod fixture;
@@ -35,7 +36,7 @@ conformance! {
             a_missing_row_stays_scheduled_unless_it_is_dropped,
             many_callers_cause_one_load,
             rows_without_a_schedule_expire,
-            rows_beyond_the_maximum_are_refused_two_hundred_at_a_time,
+            rows_beyond_the_maximum_are_refused,
             rows_are_listed_the_most_overdue_first,
             several_rows_are_read_at_once,
             caches_with_different_names_are_separate,
@@ -52,7 +53,7 @@ conformance! {
             a_row_that_is_too_old_is_removed,
             each_refresh_is_made_by_one_of_several_daemons,
             the_rows_of_a_dead_daemon_are_loaded_by_another,
-            bad_ids_and_delays_are_refused,
+            bad_ids_delays_and_settings_are_refused,
             rows_scheduled_together_are_spread,
             a_read_through_asks_the_store_once,
             rows_beside_bad_rows_are_on_time,
@@ -63,7 +64,7 @@ conformance! {
             rows_that_fail_equally_often_are_listed_the_most_overdue_first,
             a_caller_that_is_dropped_leaves_no_lease,
             a_cached_row_is_not_leased_for_a_caller,
-            a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_load,
+            a_row_that_is_scheduled_again_at_once_discards_its_first_load,
         }
         large {
             a_row_beyond_max_bytes_of_the_reader_is_not_read,

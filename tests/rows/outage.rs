@@ -23,8 +23,7 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     let error = plain.get::<Stock>("1").await.unwrap_err();
     let took = start.elapsed();
     assert!(matches!(error, RowError::Store(_)), "{error}");
-    // The cache does not repeat the read.
-    assert!(took < PATIENCE, "{took:?}");
+    assert!(took < PATIENCE, "the read is repeated: {took:?}");
     service.manual.advance(Duration::from_secs(30));
     let row = fallback.get::<Stock>("1").await.unwrap().unwrap();
     assert!(row.age.unwrap() >= Duration::from_secs(30), "{:?}", row.age);
@@ -35,10 +34,8 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     assert!(never_seen.is_err());
     let loaded = plain.get_or_load::<Stock>("3").await.unwrap().unwrap();
     assert_eq!(loaded.value.load, 1, "the row is loaded, but not cached");
-    let pulse = service.pulse();
-    let failing = RowCache::builder(&pulse).loader(service.database.clone());
-    let failing = failing.build().unwrap();
-    service.database.set("4", Mode::Fail);
+    let failing = service.cache();
+    service.database.set_mode("4", Mode::Fail);
     failing.get_or_load::<Stock>("4").await.unwrap_err();
     server.thaw();
     let list = async || failing.list(0, 9).await;
@@ -46,20 +43,16 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     until("the server answers again", answers).await;
     let list = list().await.unwrap();
     assert_eq!((list.sums.failures, &*list.failed[0].id), (1, "4"));
-    // The lease of a request without an answer lasts for 7 s.
+    // A lease whose command got no answer lasts for 7 s.
     service.manual.advance(Duration::from_secs(8));
     let loads = service.database.loads("1");
     let is_refreshed = async || service.database.loads("1") > loads;
-    service
-        .until("rows are refreshed again", is_refreshed)
-        .await;
+    service.until("rows are refreshed", is_refreshed).await;
     // The killed server has nothing on disk.
     server.kill_9();
     server.restart().await;
     let is_scheduled = async || plain.schedule("1", Duration::from_secs(1)).await.is_ok();
-    service
-        .until("the row can be scheduled", is_scheduled)
-        .await;
+    service.until("the row is scheduled", is_scheduled).await;
     let is_cached = async || matches!(plain.get::<Stock>("1").await, Ok(Some(_)));
     service.until("the row is cached", is_cached).await;
 }
@@ -122,7 +115,7 @@ async fn callers_share_a_load_and_its_wait_while_redis_is_away() {
     });
     let loads: Vec<_> = loads.collect();
     until("a load begins", async || service.database.loads("1") > 0).await;
-    // This read begins after the reads of all callers. So these reads have timed out when this one does.
+    // This read begins after those of all callers, and so times out last.
     cache.get::<Stock>("2").await.unwrap_err();
     gate.add_permits(100);
     for load in loads {

@@ -1,5 +1,5 @@
-//! How many loads run at once. The loads of the daemon (the task that refreshes due rows) and the loads for callers
-//! share one limit: each load takes one of the *places* that `concurrency` allows.
+//! The number of loads at once. Loads of the daemon (the task that refreshes due rows) and loads for callers share the
+//! *places* that `concurrency` allows.
 
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ pub async fn all_loads_together_are_bounded(service: &Service) {
     let callers = (0..1_000).map(|number| {
         let (id, mode) = (number.to_string(), random.usize(0..30));
         match mode {
-            0 => database.set(&id, Mode::Fail),
-            1 => database.set(&id, Mode::Panic),
+            0 => database.set_mode(&id, Mode::Fail),
+            1 => database.set_mode(&id, Mode::Panic),
             _ => {}
         }
         (spawn(&cache, id.clone()), id, mode)
@@ -129,7 +129,7 @@ pub async fn a_loader_may_ask_its_own_cache(service: &Service) {
         ("many 1", many.clone()),
         ("many 2", many),
     ] {
-        database.set(id, Mode::Asks(cache.clone(), others));
+        database.set_mode(id, Mode::Asks(cache.clone(), others));
     }
     // The load of `a` has the only place. Meanwhile, another caller waits to load `b`, which `a` asks for next.
     let gate = database.gate("a");

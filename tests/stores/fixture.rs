@@ -1,13 +1,14 @@
-//! The fixture of a test of a store: the store, its clock, and batches to send.
+//! The fixture of store tests: the store, its clock, and batches to send.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower_pulse::{Clock, ManualClock, StoreError};
-use tower_pulse_core::store::Store;
 use tower_pulse_core::store::memory::MemoryStore;
-use tower_pulse_core::store::{Appended, Cleaned, FencedBatch, Pass, RankingQuery, StoreStatus};
+use tower_pulse_core::store::{
+    Appended, Cleaned, FencedBatch, Pass, RankingQuery, Store, StoreStatus,
+};
 use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
@@ -17,8 +18,7 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::{HOUR, Precisions, hour_of};
 use tower_pulse_model::slices::Merge;
-use tower_pulse_model::snapshot::Problem;
-use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot};
+use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::instances::TestFolder;
@@ -33,16 +33,7 @@ pub const NOW: i64 = THIS_HOUR + 1_800;
 pub const LAST_HOUR: i64 = THIS_HOUR - HOUR;
 pub const MS: u64 = 1_000_000;
 
-/// The outcome of a call, once it is folded.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ApplyOutcome {
-    Merged(MergeReport),
-    Duplicate,
-    Gap { fence: u64 },
-    Reset,
-}
-
-/// The samples of a call that folding could not use.
+/// The samples of a call that some figures lack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergeReport {
     pub late: u64,
@@ -50,12 +41,13 @@ pub struct MergeReport {
     pub quarantined: Vec<Problem>,
 }
 
-/// The outcome of a call whose samples were all used.
-pub const MERGED: ApplyOutcome = ApplyOutcome::Merged(MergeReport {
-    late: 0,
-    skewed: 0,
-    quarantined: Vec::new(),
-});
+impl MergeReport {
+    /// The quarantined keys.
+    pub fn keys(self) -> Vec<String> {
+        let quarantined = self.quarantined.into_iter();
+        quarantined.map(|problem| problem.key).collect()
+    }
+}
 
 /// Appends calls to a store and folds them at once.
 #[derive(Clone)]
@@ -70,36 +62,28 @@ impl Writer {
         Self { store, folder }
     }
 
-    /// Appends a call, and folds it.
-    pub async fn apply(&self, call: &FencedBatch) -> Result<ApplyOutcome, StoreError> {
+    pub async fn apply(&self, call: &FencedBatch) -> Result<MergeReport, StoreError> {
         let mut call = call.clone();
         if call.generation.is_empty() {
             call.generation = self.store.hello().await?.id;
         }
         let before = self.store.upkeep().status(NOW).await?.exceptions;
-        Ok(match self.store.append(&call).await? {
-            Appended::Done(_) => {
-                assert!(self.folder.fold().await?, "another instance folds");
-                let after = self.store.upkeep().status(NOW).await?.exceptions;
-                let new = (after.quarantined - before.quarantined) as usize;
-                let keys = after.quarantined_keys;
-                let quarantined = keys[keys.len() - new.min(keys.len())..].to_vec();
-                ApplyOutcome::Merged(MergeReport {
-                    late: after.late - before.late,
-                    skewed: after.skewed - before.skewed,
-                    quarantined,
-                })
-            }
-            Appended::Duplicate(_) => ApplyOutcome::Duplicate,
-            Appended::Gap { fence } => ApplyOutcome::Gap { fence },
-            Appended::Reset => ApplyOutcome::Reset,
-            other => panic!("{other:?}"),
+        let appended = self.store.append(&call).await?;
+        assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+        assert!(self.folder.fold().await?, "another instance folds");
+        let after = self.store.upkeep().status(NOW).await?.exceptions;
+        let new = (after.quarantined - before.quarantined) as usize;
+        let keys = after.quarantined_keys;
+        Ok(MergeReport {
+            late: after.late - before.late,
+            skewed: after.skewed - before.skewed,
+            quarantined: keys[keys.len() - new.min(keys.len())..].to_vec(),
         })
     }
 }
 
 /// Appends a call and folds it, in a store that no other instance uses.
-pub async fn apply(store: &Arc<dyn Store>, call: &FencedBatch) -> Result<ApplyOutcome, StoreError> {
+pub async fn apply(store: &Arc<dyn Store>, call: &FencedBatch) -> Result<MergeReport, StoreError> {
     let writer = Writer::new(store.clone(), Clock::system());
     let applied = writer.apply(call).await;
     let _ = writer.folder.release().await;
@@ -118,13 +102,11 @@ pub async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
 
 /// The keys of a store in a server, as another program reads and writes them.
 pub struct Keys {
-    /// The server that has the keys.
     pub client: redis::Client,
     pub prefix: String,
 }
 
 impl Keys {
-    /// The key of this name.
     pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
@@ -169,7 +151,7 @@ impl Fixture {
         Self::new(|clock| Arc::new(MemoryStore::new(Precisions::default(), clock.clone())))
     }
 
-    /// A store in a file, which keeps counters of contexts as the other stores do.
+    /// A store in a file, which keeps counters of contexts like the other stores.
     pub fn file() -> Self {
         let dir = TempDir::new("file");
         let options = FileOptions::new(dir.path().join("pulse.redb")).unwrap();
@@ -186,18 +168,28 @@ impl Fixture {
         Self::redis_with(RedisServer::start().await, "pulse:")
     }
 
+    /// A store in a server, with the keys of *Redis in Action*.
+    pub async fn without_prefix() -> Self {
+        Self::redis_with(RedisServer::start().await, "")
+    }
+
     /// A store in a server that the test has started.
     pub fn redis_with(server: RedisServer, prefix: &str) -> Self {
-        let keys = Keys {
-            client: server.client(),
-            prefix: prefix.to_owned(),
-        };
-        let mut fixture = Self::over(redis_store(&server.url(), prefix), keys);
+        let mut fixture = Self::redis_in(&server, prefix);
         fixture.server = Some(server);
         fixture
     }
 
     /// A store in a server that outlives the fixture.
+    pub fn redis_in(server: &RedisServer, prefix: &str) -> Self {
+        let keys = Keys {
+            client: server.client(),
+            prefix: prefix.to_owned(),
+        };
+        Self::over(redis_store(&server.url(), prefix), keys)
+    }
+
+    /// A store with keys in a server or cluster that outlives the fixture.
     pub fn over(store: RedisStore, keys: Keys) -> Self {
         let mut fixture = Self::new(|clock| Arc::new(store.with_clock(clock.clone())));
         fixture.keys = Some(keys);
@@ -213,7 +205,6 @@ impl Fixture {
         self.server().run(line).await
     }
 
-    /// Runs a command in the server.
     pub async fn issue<T>(&self, command: &str, arguments: impl redis::ToRedisArgs) -> T
     where
         T: redis::FromRedisValue,
@@ -225,14 +216,11 @@ impl Fixture {
         self.clock.now_seconds()
     }
 
-    /// Sends a batch as the next call.
+    /// Appends a batch as the next call, and folds it.
     pub async fn merge(&mut self, batch: Batch) -> MergeReport {
         self.seq += 1;
         let call = call("a", self.seq, batch);
-        match self.writer.apply(&call).await.unwrap() {
-            ApplyOutcome::Merged(merged) => merged,
-            other => panic!("{other:?}"),
-        }
+        self.writer.apply(&call).await.unwrap()
     }
 
     /// Appends a batch as the next call, and folds nothing.
@@ -244,18 +232,16 @@ impl Fixture {
         assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
     }
 
-    /// Sends a batch as the next call, and checks that folding could use all its samples.
-    pub async fn merge_all_used(&mut self, batch: Batch) {
+    /// Merges a batch, and checks that no figures lack any of its samples.
+    pub async fn merge_whole(&mut self, batch: Batch) {
         assert_eq!(self.merge(batch).await, MergeReport::default());
     }
 
     /// Sends one sample of a context, and returns the keys that the fold quarantines.
     pub async fn quarantined(&mut self, context: &str) -> Vec<String> {
-        let quarantined = self.hit(context, NOW, MS).await.quarantined;
-        quarantined.into_iter().map(|problem| problem.key).collect()
+        self.hit(context, NOW, MS).await.keys()
     }
 
-    /// Adds to counters in one second.
     pub async fn count(&mut self, second: i64, counts: &[(&str, i64)]) -> MergeReport {
         let mut batch = self.batch(&[]);
         for (name, n) in counts {
@@ -264,7 +250,6 @@ impl Fixture {
         self.merge(batch).await
     }
 
-    /// Sends one sample of a context.
     pub async fn hit(&mut self, context: &str, second: i64, nanos: u64) -> MergeReport {
         let batch = self.batch(&[(context, Kind::Http, second, &[nanos])]);
         self.merge(batch).await
@@ -310,7 +295,7 @@ impl Fixture {
         cleaned.unwrap().unwrap()
     }
 
-    /// A folder that keeps a history of this number of days.
+    /// A folder that keeps a history of this number of days, if any.
     pub fn folder(&self, name: &str, days: Option<u32>) -> TestFolder {
         let (store, clock) = (self.store.clone(), self.clock.clone());
         TestFolder::with_history(store, clock, name, 1_000, days)
@@ -347,7 +332,7 @@ impl Fixture {
         exported
     }
 
-    /// The number of samples that count as late, of `n` late samples: 0 if the store exports no statistics.
+    /// Returns `n`, or 0 if the store exports no statistics, because then no sample counts as late.
     pub fn late(&self, n: u64) -> u64 {
         self.store.query().exports().map_or(0, |_| n)
     }
@@ -357,13 +342,12 @@ impl Fixture {
             .advance(Duration::from_secs(seconds as u64));
     }
 
-    /// A pass that begins now.
     pub fn pass(&self) -> Pass {
         pass_of("a", self.now(), 60)
     }
 }
 
-/// A pass of an instance at a time, which forgets contexts after a week.
+/// A cleaning pass that forgets contexts after a week.
 pub fn pass_of(instance: &str, now: i64, interval: i64) -> Pass {
     Pass {
         instance: instance.to_owned(),
@@ -389,7 +373,7 @@ pub fn ranked(delta: RankingDelta) -> Batch {
     batch
 }
 
-/// Asks for the first places of the ranking `posts`.
+/// A query for the first `limit` ids of the ranking `posts`.
 pub fn posts(now: i64, limit: usize) -> RankingQuery {
     RankingQuery {
         name: "posts".to_owned(),
@@ -400,13 +384,13 @@ pub fn posts(now: i64, limit: usize) -> RankingQuery {
 }
 
 pub fn redis_store(url: &str, prefix: &str) -> RedisStore {
-    // Long timeouts, because the tests run at the same time.
-    let options = RedisOptions::new(url)
-        .unwrap()
-        .prefix(prefix)
-        .response_timeout(PATIENCE)
-        .connection_timeout(PATIENCE);
-    RedisStore::open(options).unwrap()
+    opened(RedisOptions::new(url).unwrap().prefix(prefix))
+}
+
+/// A store with long timeouts, because the tests run at the same time.
+pub fn opened(options: RedisOptions) -> RedisStore {
+    let options = options.response_timeout(PATIENCE);
+    RedisStore::open(options.connection_timeout(PATIENCE)).unwrap()
 }
 
 pub fn call(instance: &str, seq: u64, batch: Batch) -> FencedBatch {
@@ -440,8 +424,7 @@ pub fn aggregate_of(nanos: &[u64], outcome: Outcome) -> Aggregate {
     let (part, mut parts) = (aggregate.histogram.clone(), Aggregate::default());
     match outcome {
         Outcome::Cancelled | Outcome::BodyAborted => parts.censored = part,
-        Outcome::ClientError => parts.failures = part,
-        _ if outcome.is_error() => parts.failures = part,
+        _ if outcome == Outcome::ClientError || outcome.is_error() => parts.failures = part,
         _ => {}
     }
     aggregate.merge(&parts);

@@ -1,11 +1,10 @@
-//! The days of a history, which are kept while a folder asks for them. Each sample is in the days once, whichever
-//! instance folds. Days that were not kept do not count as recorded.
+//! The days of a history are kept until a week after a folder last asked for them. Each sample is in one day, whichever
+//! instance folds.
 
 use std::time::Duration;
 
 use serde_json::Value;
-use tower_pulse::Condition;
-use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse::{Clock, Condition, ManualClock, Pulse};
 use tower_pulse_core::store::history;
 use tower_pulse_core::store::table_reads::Purpose;
 use tower_pulse_model::aggregate::Aggregate;
@@ -19,7 +18,7 @@ use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 use crate::stores::fixture::{Fixture, NOW, aggregate_of};
-use crate::stores::windows::{CONTEXTS, METRICS, Page, Served, near, number, percentile};
+use crate::stores::windows::{CONTEXTS, Dashboard, METRICS, Served, near, number, percentile};
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
@@ -29,22 +28,27 @@ in_both!(
     days_are_recorded_while_a_folder_asks_and_for_a_week,
 );
 
-/// Serves one request after some time.
-async fn serve_after(page: &mut Page, fixture: &mut Fixture, seconds: i64) {
+async fn serve_after(dashboard: &mut Dashboard, fixture: &mut Fixture, seconds: i64) {
     fixture.advance(seconds);
     let served = Served::new(fixture.now(), 0, 5_000_000);
-    page.serve(fixture, &[served]).await;
+    dashboard.serve(fixture, &[served]).await;
 }
 
-/// The answer about a month, once the page has read the tiers again.
-async fn month(page: &Page, fixture: &Fixture) -> Value {
+async fn serve_daily(dashboard: &mut Dashboard, fixture: &mut Fixture, days: usize) {
+    for _ in 0..days {
+        serve_after(dashboard, fixture, DAY).await;
+    }
+}
+
+/// The answer about a month. The dashboard reads the days once a minute.
+async fn month(dashboard: &Dashboard, fixture: &Fixture) -> Value {
     fixture.advance(61);
-    page.get("/api/overview?window=30d").await["window"].clone()
+    dashboard.get("overview?window=30d").await["window"].clone()
 }
 
 /// Checks that a month has all requests since `since`, and that the time before `since` does not count as recorded.
-fn assert_since(page: &Page, window: &Value, since: i64, now: i64) {
-    let expected = page.expected(None, since, number(window, "to")).len();
+fn assert_since(dashboard: &Dashboard, window: &Value, since: i64, now: i64) {
+    let expected = dashboard.expected(None, since, number(window, "to")).len();
     assert_eq!(window["count"], expected, "{window}");
     let recorded = number(window, "recorded_seconds");
     assert!((recorded - (now - since)).abs() < 2 * HOUR, "{window}");
@@ -52,15 +56,15 @@ fn assert_since(page: &Page, window: &Value, since: i64, now: i64) {
 
 async fn months_show_the_served_requests(mut fixture: Fixture) {
     let mut rng = fastrand::Rng::with_seed(seed());
-    let mut page = Page::new(&fixture);
-    // The history begins with the first folded call. Samples from before its first whole day are missing.
+    let mut dashboard = Dashboard::new(&fixture);
+    // The history begins with the first folded call, and lacks samples from before its first whole day.
     fixture.take_over("first", Some(400)).await;
     fixture.count(NOW, &[("sales", 1)]).await;
     fixture.advance(DAY - NOW % DAY);
     let began = fixture.now();
     let mut asked_at = NOW;
     let mut step = 0;
-    // Takes at least 80 steps, and more steps until a month has passed, because the waits are random.
+    // Takes at least 80 steps, and more if a month has not passed yet, because the waits are random.
     while step < 80 || fixture.now() - NOW <= 30 * DAY {
         step += 1;
         fixture.advance(match rng.u32(..8) {
@@ -89,66 +93,56 @@ async fn months_show_the_served_requests(mut fixture: Fixture) {
                 Served::random(&mut rng, second)
             })
             .collect();
-        page.serve(&mut fixture, &requests).await;
+        dashboard.serve(&mut fixture, &requests).await;
         let metric = METRICS[rng.usize(..METRICS.len())];
         let window = ["30d", "90d", "7d"][rng.usize(..3)];
-        page.check_window(&format!("window={window}"), metric).await;
+        let window = format!("window={window}");
+        dashboard.check_window(&window, metric).await;
     }
     for context in 0..CONTEXTS {
-        let uri = format!("/api/series?context=GET+/{context}&metric=p95&window=90d");
-        let series = page.get(&uri).await;
+        let uri = format!("series?context=GET+/{context}&metric=p95&window=90d");
+        let series = dashboard.get(&uri).await;
         assert_eq!(series["precision"], DAY, "{series}");
         for point in series["points"].as_array().unwrap() {
             let start = point[0].as_i64().unwrap();
-            let served = page.expected(Some(context), start, start + DAY);
+            let served = dashboard.expected(Some(context), start, start + DAY);
             near(&point[1], percentile(&served, 0.95), 0.09);
         }
     }
 }
 
-/// A history begins when a folder asks for it. Under folders that do not ask for it, the history continues for a week,
-/// and then ends. A longer history keeps the days of an earlier shorter history.
+/// A history begins when a folder asks for one. Once no folder asks, the history continues for a week. A longer history
+/// keeps the days of an earlier shorter history.
 async fn days_are_recorded_while_a_folder_asks_and_for_a_week(mut fixture: Fixture) {
-    let mut page = Page::new(&fixture);
-    for _ in 0..20 {
-        serve_after(&mut page, &mut fixture, DAY).await;
-    }
-    let window = month(&page, &fixture).await;
+    let mut dashboard = Dashboard::new(&fixture);
+    serve_daily(&mut dashboard, &mut fixture, 20).await;
+    let window = month(&dashboard, &fixture).await;
     let complete = window["complete"].as_f64().unwrap();
-    assert!((0.45..0.55).contains(&complete), "six hours: {window}");
+    assert!((0.45..0.55).contains(&complete), "15 days: {window}");
     for round in 0..2 {
-        fixture
-            .take_over(&format!("asking {round}"), Some(30))
-            .await;
-        serve_after(&mut page, &mut fixture, HOUR).await;
-        // Minutes that are not rolled up yet become part of the history. The store also has the days of an earlier
-        // history, but some days between the two histories are missing.
+        let asking = format!("asking {round}");
+        fixture.take_over(&asking, Some(30)).await;
+        serve_after(&mut dashboard, &mut fixture, HOUR).await;
+        // The history begins with the minutes that are not rolled up yet. In the second round, the store also has the
+        // days of the first history, but not the days between the two histories.
         let began = fixture.now() - HOUR - 120;
-        for _ in 0..18 {
-            serve_after(&mut page, &mut fixture, DAY).await;
-        }
+        serve_daily(&mut dashboard, &mut fixture, 18).await;
         if round == 1 {
             fixture.take_over("longer", Some(200)).await;
-            for _ in 0..31 {
-                serve_after(&mut page, &mut fixture, DAY).await;
-            }
+            serve_daily(&mut dashboard, &mut fixture, 31).await;
         }
         fixture.take_over(&format!("plain {round}"), None).await;
-        for _ in 0..6 {
-            serve_after(&mut page, &mut fixture, DAY).await;
-        }
-        let window = month(&page, &fixture).await;
+        serve_daily(&mut dashboard, &mut fixture, 6).await;
+        let window = month(&dashboard, &fixture).await;
         for window in [&window, &window["before"]] {
             let (from, to) = (number(window, "from"), number(window, "to"));
             let to = to.min(fixture.now());
-            assert_since(&page, window, began.clamp(from, to), to);
+            assert_since(&dashboard, window, began.clamp(from, to), to);
         }
         assert_eq!(window["complete"] == 1.0, round == 1, "{window}");
         // After a week the history ends, and only slices of six hours are left.
-        for _ in 0..3 {
-            serve_after(&mut page, &mut fixture, DAY).await;
-        }
-        let window = month(&page, &fixture).await;
+        serve_daily(&mut dashboard, &mut fixture, 3).await;
+        let window = month(&dashboard, &fixture).await;
         assert!(window["complete"].as_f64().unwrap() < 0.55, "{window}");
     }
 }
@@ -166,7 +160,7 @@ async fn seconds_until(
         seconds += 1;
         for pulse in pulses {
             pulse.timer("job").stop();
-            // A busy server may answer too late.
+            // A busy server may not answer in time.
             let _ = pulse.flush().await;
         }
         condition().await
@@ -175,8 +169,8 @@ async fn seconds_until(
     seconds
 }
 
-/// The days of an instance with a longer history are kept soon after its start, and an instance with a shorter history
-/// warns.
+/// Soon after an instance with a longer history has started, the store keeps this history, and an instance with a
+/// shorter history warns.
 #[tokio::test]
 async fn the_longest_history_wins_whichever_instance_folds() {
     let server = RedisServer::start().await;
@@ -193,58 +187,47 @@ async fn the_longest_history_wins_whichever_instance_folds() {
         kept.unwrap().map(|history| history.days)
     };
     let warnings = |pulse: &Pulse| {
-        let warnings = pulse.health().warnings.into_iter();
-        let warnings = warnings.filter(|warning| warning.contains("history"));
-        warnings.collect::<Vec<_>>()
+        let mut warnings = pulse.health().warnings;
+        warnings.retain(|warning| warning.contains("history"));
+        warnings
     };
     let is_folder = |pulse: &Pulse| pulse.health().fold.journal.is_some_and(|j| j.is_folder);
     let short = instance(30);
-    seconds_until("30 days", &manual_clock, &[&short], async || {
-        days(&short).await == Some(30)
-    })
-    .await;
+    let is_kept = async || days(&short).await == Some(30);
+    seconds_until("30 days", &manual_clock, &[&short], is_kept).await;
     assert!(is_folder(&short));
     let long = instance(200);
     let both = [&short, &long];
-    let seconds = seconds_until("200 days", &manual_clock, &both, async || {
-        days(&short).await == Some(200)
-    })
-    .await;
+    let is_longer = async || days(&short).await == Some(200);
+    let seconds = seconds_until("200 days", &manual_clock, &both, is_longer).await;
     assert!(seconds <= 30, "{seconds} s");
     let is_warned = async || !warnings(&short).is_empty();
     let seconds = seconds_until("a warning", &manual_clock, &both, is_warned).await;
     assert!(seconds <= 12, "{seconds} s");
-    let short_warnings = warnings(&short);
-    assert!(short_warnings.len() == 1, "{short_warnings:?}");
-    assert!(short_warnings[0].contains(" 30 "), "{short_warnings:?}");
-    assert!(short_warnings[0].contains(" 200"), "{short_warnings:?}");
+    let warned = warnings(&short);
+    let has_both = |warning: &String| warning.contains(" 30 ") && warning.contains(" 200");
+    assert!(warned.len() == 1 && has_both(&warned[0]), "{warned:?}");
     assert_eq!(short.health().conditions, [Condition::History]);
-    assert_eq!(warnings(&long), Vec::<String>::new());
+    assert_eq!(warnings(&long), [""; 0]);
     // The instance with the shorter history folds again, and the two instances do not alternate.
     long.shutdown().await.unwrap();
-    seconds_until("another folder", &manual_clock, &[&short], async || {
-        is_folder(&short)
-    })
-    .await;
+    let folds = async || is_folder(&short);
+    seconds_until("another folder", &manual_clock, &[&short], folds).await;
     let long = instance(200);
     for _ in 0..30 {
         seconds_until("a second", &manual_clock, &[&short, &long], async || true).await;
     }
     assert!(is_folder(&short) && !is_folder(&long));
     assert_eq!(days(&long).await, Some(200));
-    // After an hour, the instance with the longer history folds again. Two hours after the end of this instance, there
-    // is no warning.
+    // After an hour, the instance with the longer history folds again. Two hours after its end, the warning is gone.
     manual_clock.advance(Duration::from_secs(3_600));
-    let both = [&short, &long];
-    let folds = async || is_folder(&long);
+    let (both, folds) = ([&short, &long], async || is_folder(&long));
     seconds_until("the other folder", &manual_clock, &both, folds).await;
     assert_eq!(warnings(&short).len(), 1);
     long.shutdown().await.unwrap();
     manual_clock.advance(Duration::from_secs(7_200));
-    seconds_until("no warning", &manual_clock, &[&short], async || {
-        warnings(&short).is_empty()
-    })
-    .await;
+    let has_ended = async || warnings(&short).is_empty();
+    seconds_until("no warning", &manual_clock, &[&short], has_ended).await;
     assert_eq!(days(&short).await, Some(200), "for a week");
 }
 
@@ -290,7 +273,7 @@ async fn a_day_takes_as_many_bytes_as_the_guide_states() {
                 let page = crate::stores::windows::name(page).into();
                 batch.add(&page, Kind::Http, now, &day);
             }
-            fixture.merge_all_used(batch).await;
+            fixture.merge_whole(batch).await;
             // On the next day, these records are rolled up.
             fixture.advance(DAY);
         }

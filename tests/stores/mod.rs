@@ -1,5 +1,4 @@
-//! Conformance of the stores: one suite, run against the memory store, a store in a file, and a real server; and tests
-//! of behaviour that only the Redis store has.
+//! One suite that runs on each store: in memory, in a file and on a real server. The other tests run on some stores.
 
 #[macro_use]
 mod conformance;
@@ -13,7 +12,6 @@ mod heartbeats;
 mod history;
 mod hours;
 mod large_rankings;
-mod minute_reports;
 mod oversized;
 mod own_keys;
 mod path_targets;
@@ -33,8 +31,8 @@ mod windows;
 
 use fixture::Fixture as Backend;
 
-/// Runs each test of the suite against each store. A store in the process has several threads, so that tasks of a test
-/// use it at the same time.
+/// Runs each test of the suite on each store. Tests of a store in the process have several threads, so that their tasks
+/// use the store at the same time.
 macro_rules! conformance {
     ($($test:ident),* $(,)?) => {
         mod memory {

@@ -1,9 +1,8 @@
-//! Keys that another program has made too large to be read. Problems and warnings name these keys, and all other keys
-//! are read.
+//! Keys that another program has made too large to be read. Problems and warnings name these keys, and the store reads
+//! all other keys.
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use tower_pulse::StoreErrorKind;
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::store::Store;
@@ -13,7 +12,6 @@ use tower_pulse_model::snapshot::{ContextSnapshot, Problem};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::reads::StoreReads;
-use crate::rig::server::issue;
 use crate::rig::wait::until;
 use crate::stores::fixture::{Fixture, MS, NOW};
 
@@ -23,16 +21,15 @@ const RECORDS: &str = "pulse:pulse:r1:60:1700001000";
 const MIB: usize = 1 << 20;
 
 /// A store in which three contexts have two samples each. The tests make keys of the first context too large.
-async fn fixture() -> (Fixture, MultiplexedConnection) {
+async fn fixture() -> Fixture {
     let mut fixture = Fixture::redis().await;
     let batch = fixture.batch(&[
         ("/a", Kind::Http, NOW, &[MS, MS]),
         ("/b", Kind::Http, NOW, &[MS, MS]),
         ("timer", Kind::Timer, NOW, &[MS, MS]),
     ]);
-    fixture.merge_all_used(batch).await;
-    let connection = fixture.server().connection().await;
-    (fixture, connection)
+    fixture.merge_whole(batch).await;
+    fixture
 }
 
 fn field(context: &str) -> Vec<u8> {
@@ -40,16 +37,15 @@ fn field(context: &str) -> Vec<u8> {
 }
 
 /// Adds 300,000 members on the server, which is faster than sending them.
-async fn add_members(connection: &mut MultiplexedConnection, key: &str) {
+async fn add_members(fixture: &Fixture, key: &str) {
     let add = "for n = 0, 299999 do redis.call('ZADD', KEYS[1], n, 'member ' .. n) end";
-    let () = issue(connection, "EVAL", (add, 1, key)).await;
+    let () = fixture.issue("EVAL", (add, 1, key)).await;
 }
 
 fn keys_of(problems: &[Problem]) -> Vec<&str> {
     problems.iter().map(|p| &*p.key).collect()
 }
 
-/// Checks that the other contexts are read.
 fn assert_other_contexts_are_read(contexts: &[ContextSnapshot]) {
     for name in ["/b", "timer"] {
         let mut contexts = contexts.iter();
@@ -78,34 +74,34 @@ async fn hit_quickly(fixture: &mut Fixture) -> Vec<String> {
 
 #[tokio::test]
 async fn sets_with_300_000_members_are_read_or_named() {
-    let (mut fixture, mut connection) = fixture().await;
-    add_members(&mut connection, STATS).await;
+    let mut fixture = fixture().await;
+    add_members(&fixture, STATS).await;
     assert_named(&fixture, &[]).await;
     assert_eq!(fixture.hours("/a").await.0, Some(2.0));
     assert_eq!(hit_quickly(&mut fixture).await, [STATS]);
     assert_eq!(fixture.counter("hits:/a", 60).await, [(NOW, 3)]);
 
-    let () = issue(&mut connection, "DEL", STATS).await;
-    add_members(&mut connection, SLOWEST).await;
+    let () = fixture.issue("DEL", STATS).await;
+    add_members(&fixture, SLOWEST).await;
     let query = fixture.store.query();
     let first = query.book_statistics(0, NOW).await.unwrap();
     assert_eq!(keys_of(&first.problems), [SLOWEST]);
-    // The contexts of other programs come first, and `<all>` comes last. This reads only the first and the last page:
-    // each page lists all names, so reading every page takes minutes. `Book` spreads this over hours.
+    // The contexts of other programs come first, and `<all>` comes last. Reading every page would take minutes, because
+    // each page lists all names. `query::book` reads the pages over hours.
     let last = query.book_statistics(first.total - 4, NOW).await.unwrap();
     assert_other_contexts_are_read(&last.contexts);
     assert_eq!(fixture.slowest_means().await.len(), 100);
     hit_quickly(&mut fixture).await;
     // Each call removes a part of the surplus.
-    let left: usize = issue(&mut connection, "ZCARD", SLOWEST).await;
+    let left: usize = fixture.issue("ZCARD", SLOWEST).await;
     assert!((298_000..=299_100).contains(&left), "{left}");
 }
 
 #[tokio::test]
 async fn a_record_of_20_mib_is_named_and_replaced() {
-    let (mut fixture, mut connection) = fixture().await;
+    let mut fixture = fixture().await;
     let huge = vec![b'x'; 20 * MIB];
-    let () = issue(&mut connection, "HSET", (RECORDS, field("/a"), huge)).await;
+    let () = fixture.issue("HSET", (RECORDS, field("/a"), huge)).await;
     for _ in 0..3 {
         assert_named(&fixture, &[RECORDS]).await;
     }
@@ -121,18 +117,19 @@ async fn a_record_of_20_mib_is_named_and_replaced() {
     // A folder that does not remember the record replaces it.
     fixture.take_over("other", None).await;
     fixture.hit("/a", NOW, MS).await;
-    let length: usize = issue(&mut connection, "HSTRLEN", (RECORDS, field("/a"))).await;
+    let length: usize = fixture.issue("HSTRLEN", (RECORDS, field("/a"))).await;
     assert!(length < 1_000, "{length}");
 }
 
 #[tokio::test]
 async fn forty_records_of_2_mib_are_named() {
-    let (mut fixture, mut connection) = fixture().await;
+    let mut fixture = fixture().await;
     for n in 0..40 {
         let context = format!("/many/{n}");
         fixture.hit(&context, NOW, MS).await;
         let large = vec![b'x'; 2 * MIB];
-        let () = issue(&mut connection, "HSET", (RECORDS, field(&context), large)).await;
+        let record = (RECORDS, field(&context), large);
+        let () = fixture.issue("HSET", record).await;
     }
     for _ in 0..2 {
         assert_named(&fixture, &[RECORDS; 40]).await;
@@ -144,8 +141,8 @@ async fn forty_records_of_2_mib_are_named() {
 async fn a_key_with_a_name_of_30_mib_is_named() {
     let huge = vec![b'x'; 30 * MIB];
     for key in [SLOWEST, "pulse:pulse:contexts", "pulse:pulse:instances"] {
-        let (mut fixture, mut connection) = fixture().await;
-        let () = issue(&mut connection, "ZADD", (key, NOW + 9, &huge)).await;
+        let mut fixture = fixture().await;
+        let () = fixture.issue("ZADD", (key, NOW + 9, &huge)).await;
         for _ in 0..3 {
             assert_named(&fixture, &[key]).await;
         }
@@ -155,15 +152,15 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
         assert!(warnings.iter().any(|text| text.contains(key)), "{key}");
         fixture.hit("/b", NOW, MS).await;
         assert_eq!(fixture.hours("/b").await.0, Some(3.0), "{key}");
-        let () = issue(&mut connection, "DEL", key).await;
+        let () = fixture.issue("DEL", key).await;
         for seconds in [0, 6] {
             fixture.store.upkeep().status(NOW + seconds).await.unwrap();
         }
         assert_eq!(fixture.store.warnings(), [""; 0], "{key}");
     }
     // The store asks only for the known members of statistics.
-    let (fixture, mut connection) = fixture().await;
-    let () = issue(&mut connection, "ZADD", (STATS, 1, &huge)).await;
+    let fixture = fixture().await;
+    let () = fixture.issue("ZADD", (STATS, 1, &huge)).await;
     assert_named(&fixture, &[]).await;
     assert_eq!(fixture.hours("/a").await.0, Some(2.0));
 }
@@ -171,9 +168,9 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
 /// A record that is too large to arrive in time is found by its size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_does_not_arrive_in_time_is_left_out() {
-    let (fixture, mut connection) = fixture().await;
+    let fixture = fixture().await;
     let fill = "redis.call('HSET', KEYS[1], ARGV[1], string.rep('x', 64 * 1024 * 1024))";
-    let () = issue(&mut connection, "EVAL", (fill, 1, RECORDS, field("/a"))).await;
+    let () = fixture.issue("EVAL", (fill, 1, RECORDS, field("/a"))).await;
     let options = RedisOptions::new(&fixture.server().url()).unwrap();
     let options = options.prefix("pulse:");
     let options = options.response_timeout(Duration::from_millis(10));
@@ -197,14 +194,15 @@ async fn a_record_that_does_not_arrive_in_time_is_left_out() {
 
 #[tokio::test]
 async fn hours_counters_and_instances_of_20_mib_are_left_out() {
-    let (fixture, mut connection) = fixture().await;
+    let fixture = fixture().await;
     let (hits, instance) = ("pulse:count:1:hits", "pulse:pulse:instance:i");
     let huge = vec![b'x'; 20 * MIB];
     let start = format!("{STATS}:start");
-    let () = issue(&mut connection, "SET", (start, &huge)).await;
-    let () = issue(&mut connection, "HSET", (hits, "field", &huge)).await;
-    let () = issue(&mut connection, "HSET", (instance, "in_flight", &huge)).await;
-    let () = issue(&mut connection, "ZADD", ("pulse:pulse:instances", NOW, "i")).await;
+    let () = fixture.issue("SET", (start, &huge)).await;
+    let () = fixture.issue("HSET", (hits, "field", &huge)).await;
+    let () = fixture.issue("HSET", (instance, "in_flight", &huge)).await;
+    let alive = ("pulse:pulse:instances", NOW, "i");
+    let () = fixture.issue("ZADD", alive).await;
     assert_named(&fixture, &[hits, instance]).await;
     // An hour that cannot be read counts as missing, like any text that is not an hour.
     assert_eq!(fixture.hours("/a").await.0, Some(2.0));
@@ -215,10 +213,10 @@ async fn hours_counters_and_instances_of_20_mib_are_left_out() {
 /// A counter that another program has written each second for a day, without cleaning, is not too large.
 #[tokio::test]
 async fn a_counter_of_a_day_of_seconds_is_read() {
-    let (fixture, mut connection) = fixture().await;
+    let fixture = fixture().await;
     let slices: Vec<(i64, i64)> = (0..86_400).map(|n| (NOW - n, 1)).collect();
     for chunk in slices.chunks(10_000) {
-        let () = issue(&mut connection, "HSET", ("pulse:count:1:day", chunk)).await;
+        let () = fixture.issue("HSET", ("pulse:count:1:day", chunk)).await;
     }
     assert_eq!(fixture.counter("day", 1).await.len(), 86_400);
     assert_eq!(fixture.store.warnings(), [""; 0]);

@@ -1,7 +1,7 @@
-//! Keys of this crate that hold data of another program. Errors and warnings name each key. Keys whose data this crate
-//! can write again are replaced.
+//! Keys of this crate that hold data of another program. Errors and warnings name each key. The store replaces the keys
+//! whose data it can write again.
 
-use tower_pulse_core::store::{Appended, FencedBatch, Heartbeat};
+use tower_pulse_core::store::{Appended, FencedBatch};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::slice::Precisions;
@@ -89,10 +89,8 @@ async fn a_lease_with_a_foreign_value_is_not_held_and_is_acquired() {
 async fn heartbeats_and_cleaning_replace_keys_of_another_type() {
     for name in ["instances", "instance:a", "versions"] {
         let fixture = poisoned(name).await;
-        let heartbeat = Heartbeat {
-            in_flight: 1,
-            ..reads::heartbeat("a", NOW)
-        };
+        let mut heartbeat = reads::heartbeat("a", NOW);
+        heartbeat.in_flight = 1;
         let beat = fixture.store.upkeep().heartbeat(&heartbeat).await;
         assert_eq!(beat.unwrap().0.instances, 1, "{name}");
         let fleet = fixture.snapshot().await.fleet;
@@ -111,16 +109,13 @@ async fn heartbeats_and_cleaning_replace_keys_of_another_type() {
 #[tokio::test]
 async fn a_quarantine_of_another_type_is_replaced() {
     let mut fixture = poisoned("quarantine").await;
-    // The quarantine was empty at the last listing, so the next listing follows some seconds later.
+    // The quarantine was empty at the last listing, so the store lists it again only some seconds later.
     fixture.store.upkeep().status(NOW + 5).await.unwrap();
     assert_replaced(&fixture, "quarantine");
     // A quarantine with too many fields is deleted when the next key is quarantined.
-    let many: Vec<_> = (0..1_000)
-        .map(|n| (format!("key {n}"), "7 why #1"))
-        .collect();
-    let () = fixture
-        .issue("HSET", ("pulse:pulse:quarantine", many))
-        .await;
+    let many = (0..1_000).map(|n| (format!("key {n}"), "7 why #1"));
+    let many = ("pulse:pulse:quarantine", many.collect::<Vec<_>>());
+    let () = fixture.issue("HSET", many).await;
     let status = fixture.store.upkeep().status(NOW + 10).await.unwrap();
     assert_eq!(status.exceptions.quarantined_keys.len(), 100);
     let () = fixture.run("SET pulse:known: x").await;
@@ -140,7 +135,7 @@ async fn a_foreign_value_in_the_key_of_entries_set_aside_is_replaced() {
             let last = "18446744073709551615-18446744073709551615 foo bar";
             let () = fixture.run(&format!("XADD pulse:pulse:aside {last}")).await;
         }
-        let call = next_call(&fixture).await;
+        let mut call = next_call(&fixture).await;
         fixture.store.append(&call).await.unwrap();
         let head: String = fixture.run(&format!("HGET {STATE} head")).await;
         // An entry with more fields than a script can pass on, and with a number of requests that overflows.
@@ -152,12 +147,7 @@ async fn a_foreign_value_in_the_key_of_entries_set_aside_is_replaced() {
         let aside: usize = fixture.run("XLEN pulse:pulse:aside").await;
         assert_eq!(aside, 1);
         assert_replaced(&fixture, "aside");
-        let (seq, previous) = (3, 2);
-        let call = FencedBatch {
-            seq,
-            previous,
-            ..call
-        };
+        (call.seq, call.previous) = (3, 2);
         fixture.store.append(&call).await.unwrap();
         assert!(fixture.writer.folder.fold().await.unwrap());
         assert_eq!(fixture.hours("/a").await.0, Some(2.0));
@@ -171,7 +161,7 @@ async fn garbage_in_numbers_of_the_state_does_not_stop_folding() {
     for field in ["need", "trimmed", "oldest", "aside", "done", "took"] {
         fixture.take_over(field, None).await;
         let () = fixture.run(&format!("HSET {STATE} {field} garbage")).await;
-        fixture.merge_all_used(sample(&fixture)).await;
+        fixture.merge_whole(sample(&fixture)).await;
         hits += 1.0;
         assert_eq!(fixture.hours("/a").await.0, Some(hits), "{field}");
     }
@@ -180,13 +170,7 @@ async fn garbage_in_numbers_of_the_state_does_not_stop_folding() {
 /// No sample is lost or counted twice.
 #[tokio::test]
 async fn an_instance_with_a_garbled_fence_continues_under_a_new_name() {
-    for garbage in [
-        "garbage",
-        "99999999999999999999 7",
-        "9999999999999999 7",
-        "",
-        "-1 7",
-    ] {
+    for garbage in "garbage,99999999999999999999 7,9999999999999999 7,,-1 7".split(',') {
         let fixture = Fixture::redis().await;
         let (store, clock) = (fixture.store.clone(), fixture.clock.clone());
         let flusher = TestFlusher::new(store, clock, Precisions::default(), 1 << 20);
@@ -194,8 +178,7 @@ async fn an_instance_with_a_garbled_fence_continues_under_a_new_name() {
         let first = flusher.flush().await.unwrap().unwrap();
         let field = format!("f:{}", first.instance);
         let () = fixture.issue("HSET", (STATE, &field, garbage)).await;
-        // With an empty fence, the instance notices even if it has nothing to append. Otherwise it notices when it
-        // appends.
+        // A flusher with nothing to append notices only an empty fence.
         if garbage.is_empty() {
             flusher.flush().await.unwrap();
         }

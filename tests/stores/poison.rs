@@ -1,11 +1,12 @@
-//! Keys with a value of another program. Data for such a key is dropped and the key is quarantined, but all other data
-//! of the call is stored. Once the key is repaired, calls are stored completely again.
+//! Keys with a value of another program. The store omits data for such a key, quarantines the key, and stores all other
+//! data of the call. Once the key is repaired, the store has all data of further calls.
 
-use tower_pulse_model::context::Kind;
-use tower_pulse_model::records::RecordId;
+use tower_pulse_model::context::{Kind, RecordId};
+use tower_pulse_model::minute_report::MinuteReport;
+use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::iso_hour;
 
-use crate::stores::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
+use crate::stores::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR, aggregate_of};
 
 const HITS: &str = "pulse:count:60:hits:/a";
 const STATS: &str = "pulse:stats:/a:AccessTime";
@@ -31,7 +32,7 @@ async fn a_key_with_a_wrong_number_or_of_another_type_is_quarantined() {
             ("/a", Kind::Http, NOW, &[MS]),
             ("/b", Kind::Http, NOW, &[MS]),
         ]);
-        fixture.merge_all_used(batch.clone()).await;
+        fixture.merge_whole(batch.clone()).await;
         let () = fixture.run(&format!("DEL {key}")).await;
         let () = fixture.run(&poison).await;
         let before: redis::Value = fixture.issue("DUMP", key).await;
@@ -56,13 +57,13 @@ async fn a_key_with_a_wrong_number_or_of_another_type_is_quarantined() {
         let _ = fixture.counter("hits:/a", 60).await;
         let _ = fixture.clean().await;
         let () = fixture.run(&format!("DEL {key}")).await;
-        fixture.merge_all_used(batch).await;
+        fixture.merge_whole(batch).await;
     }
 }
 
-/// The folder that wrote the records still has them in memory. A new folder must read them, and finds garbage.
+/// The folder that wrote the records still has them in memory. Only new folders read the garbage.
 #[tokio::test]
-async fn garbage_in_records_stops_no_other_folder() {
+async fn garbage_in_records_stops_no_new_folder() {
     let mut fixture = Fixture::redis().await;
     fixture.hit("/a", NOW, MS).await;
     let field = RecordId::new(Kind::Http, "/a").to_bytes();
@@ -71,7 +72,7 @@ async fn garbage_in_records_stops_no_other_folder() {
     fixture.take_over("second", None).await;
     fixture.hit("/a", NOW, MS).await;
     let records = fixture.records("/a", 60).await;
-    assert_eq!(records[0].1.times.count, 1, "samples that arrived since");
+    assert_eq!(records[0].1.times.count, 1, "only the new sample");
 
     let () = fixture.run(&format!("SET {RECORDS} x")).await;
     fixture.take_over("third", None).await;
@@ -91,6 +92,42 @@ async fn shared_keys_of_another_type_are_quarantined_and_reported() {
         let cleaned = fixture.clean().await;
         assert_eq!(cleaned.skipped.unwrap().key, KNOWN);
     }
+}
+
+#[tokio::test]
+async fn keys_of_minute_reports_expire_and_keys_of_another_type_read_as_empty() {
+    let mut fixture = Fixture::redis().await;
+    let keys = ["by_instance1", "by_version1"].map(|key| format!("pulse:pulse:{key}:{NOW}"));
+    let sums = aggregate_of(&[MS], Outcome::Success);
+    let mut batch = fixture.batch(&[]);
+    batch.add_report(MinuteReport {
+        minute: NOW,
+        instance: "a".into(),
+        version: Some("1".into()),
+        max_contexts: 2,
+        is_side_by_side: true,
+        contexts: vec![(RecordId::new(Kind::Http, "/a"), sums)],
+        machine: None,
+    });
+    fixture.merge_whole(batch.clone()).await;
+    let read = async |fixture: &Fixture| {
+        let query = fixture.store.query();
+        let reports = query.minute_reports(&[NOW]).await.unwrap();
+        let versions = query.version_records(&[NOW]).await.unwrap();
+        (reports[0].len(), versions[0].len())
+    };
+    for key in &keys {
+        let ttl: i64 = fixture.issue("TTL", key).await;
+        assert!((8_390..=8_400).contains(&ttl), "{key}: {ttl}");
+        let field = &b"12345678\xff"[..];
+        let () = fixture.issue("HSET", (key, field, "garbage")).await;
+    }
+    assert_eq!(read(&fixture).await, (1, 1));
+    for key in &keys {
+        let () = fixture.issue("SET", (key, "x")).await;
+    }
+    assert_eq!(read(&fixture).await, (0, 0));
+    assert_eq!(fixture.merge(batch).await.keys(), keys);
 }
 
 #[tokio::test]
@@ -128,20 +165,9 @@ async fn snapshots_name_keys_that_they_cannot_read() {
 #[tokio::test]
 async fn statistics_without_a_readable_hour_count_for_this_hour() {
     let mut fixture = Fixture::redis().await;
-    for (n, garbage) in [
-        "yesterday",
-        "2023-13-01T00:00:00",
-        "2023-00-01T00:00:00",
-        "2023-11-32T00:00:00",
-        "2023-11-00T00:00:00",
-        "2023-11-14T24:00:00",
-        "2023-11-14T22:30:00",
-        "",
-        "none",
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    let unreadable = "yesterday,2023-13-01T00:00:00,2023-00-01T00:00:00,2023-11-32T00:00:00,\
+        2023-11-00T00:00:00,2023-11-14T24:00:00,2023-11-14T22:30:00,,none";
+    for (n, garbage) in unreadable.split(',').enumerate() {
         let context = format!("/{n}");
         fixture.hit(&context, NOW, MS).await;
         let start = format!("pulse:stats:{context}:AccessTime:start");
@@ -155,7 +181,7 @@ async fn statistics_without_a_readable_hour_count_for_this_hour() {
         assert_eq!(fixture.hours(&context).await, (Some(1.0), None));
         fixture.hit(&context, NOW, MS).await;
         assert_eq!(fixture.hours(&context).await, (Some(2.0), None));
-        // A call with samples of the last hour does not mistake the set of this hour for the set of the last hour.
+        // A call with samples of the last hour does not add them to the set of this hour.
         spoil(&fixture).await;
         fixture.hit(&context, LAST_HOUR, MS).await;
         assert_eq!(fixture.hours(&context).await, (Some(2.0), Some(1.0)));

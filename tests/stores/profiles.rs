@@ -1,5 +1,5 @@
-//! Hour-of-week profiles in each store, compared with a plain list of all requests. Each hour is in the profiles once,
-//! whichever instance folds, and only recorded hours count.
+//! Hour-of-week profiles in each store, compared with a plain list of all requests. Each recorded hour is in the profiles
+//! once, whichever instance folds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -17,7 +17,7 @@ use tower_pulse_model::slice::{HOUR, hour_of};
 
 use crate::rig::seed::seed;
 use crate::stores::fixture::{Fixture, MS, NOW, THIS_HOUR, aggregate_of, call};
-use crate::stores::windows::{Page, Served, name, near, percentile};
+use crate::stores::windows::{Dashboard, Served, name, near, percentile};
 
 const DAY: i64 = 24 * HOUR;
 const WEEK: i64 = 7 * DAY;
@@ -30,14 +30,14 @@ in_both!(
 );
 
 /// The expected values of an hour of the week: the number of weeks, and the sums of weights, requests, errors, seconds,
-/// and p95 times requests.
+/// and p95 × requests.
 #[derive(Clone, Copy, Default)]
 struct Expected {
     weeks: u64,
     sums: [f64; 5],
 }
 
-/// All requests, and the hours that the store must have applied.
+/// All requests, and the hours that the profiles must lack.
 struct Oracle {
     served: BTreeMap<i64, Vec<Served>>,
     /// Hours that were already too old at the next fold.
@@ -64,8 +64,7 @@ impl Oracle {
 
     /// The part of an hour that was recorded.
     fn part(&self, hour: i64) -> f64 {
-        let none = Vec::new();
-        let served = self.served.get(&hour).unwrap_or(&none);
+        let served = self.served.get(&hour).map_or(&[][..], Vec::as_slice);
         let halves = [hour, hour + HOUR / 2].map(|start| {
             let half = start..start + HOUR / 2;
             let has_requests = served.iter().any(|served| half.contains(&served.second));
@@ -79,7 +78,7 @@ impl Oracle {
         }
     }
 
-    /// The hours of a context that end before `end`.
+    /// The hours of a context up to `end`.
     fn expected(&self, context: Option<usize>, end: i64) -> [Expected; 168] {
         let mut hours = [Expected::default(); 168];
         let is_counted = |served: &&Served| context.is_none_or(|id| served.context == id);
@@ -93,36 +92,28 @@ impl Oracle {
                 continue;
             }
             served.sort_unstable_by_key(|served| served.nanos);
-            let errors = served
-                .iter()
-                .filter(|served| served.outcome == Outcome::ServerError);
+            let is_error = |served: &&Served| served.outcome == Outcome::ServerError;
+            let errors = served.iter().filter(is_error).count() as f64;
             let seconds = served.iter().map(|served| served.nanos as f64 / 1e9).sum();
-            let (count, errors) = (served.len() as f64, errors.count() as f64);
-            let tail = if count > 0.0 {
-                percentile(&served, 0.95)
-            } else {
-                0.0
+            let (count, tail) = match served.len() {
+                0 => (0.0, 0.0),
+                count => (count as f64, percentile(&served, 0.95)),
             };
             // 1970-01-01 was a Thursday.
             let of_week = &mut hours[((hour / HOUR + 72) % 168) as usize];
             of_week.weeks += 1;
-            for (sum, more) in
-                of_week
-                    .sums
-                    .iter_mut()
-                    .zip([part, count, errors, seconds, tail * count])
-            {
-                *sum = *sum * (1.0 - part / 4.0) + more;
+            let added = [part, count, errors, seconds, tail * count];
+            for (sum, added) in of_week.sums.iter_mut().zip(added) {
+                *sum = *sum * (1.0 - part / 4.0) + added;
             }
         }
         hours
     }
 
-    /// Checks the profile of a context.
-    async fn check(&self, page: &Page, fixture: &Fixture, context: Option<usize>) {
+    async fn check(&self, dashboard: &Dashboard, fixture: &Fixture, context: Option<usize>) {
         // The answer is read again each minute.
         fixture.advance(61);
-        let answer = profile(page, context).await;
+        let answer = profile(dashboard, context).await;
         let end = answer["until"].as_i64().unwrap_or(0);
         let mut hours = answer["hours"].as_array().unwrap().iter();
         let expected = self.expected(context, end);
@@ -148,13 +139,12 @@ impl Oracle {
     }
 }
 
-/// The profile of a context, or of all requests.
-async fn profile(page: &Page, context: Option<usize>) -> Value {
+async fn profile(dashboard: &Dashboard, context: Option<usize>) -> Value {
     let uri = match context {
-        Some(context) => format!("/api/profile?context={}", name(context)),
-        None => "/api/profile".to_owned(),
+        Some(context) => format!("profile?context={}", name(context)),
+        None => "profile".to_owned(),
     };
-    page.get(&uri.replace(' ', "%20")).await
+    dashboard.get(&uri.replace(' ', "%20")).await
 }
 
 /// The end of the hours that a fold at the current time applies.
@@ -163,16 +153,16 @@ fn applied_until(fixture: &Fixture) -> i64 {
     hour_of(minute - 180)
 }
 
-/// Serves random requests, then pauses for three days, after which the last hours are too old to be applied.
+/// Serves random requests, with a pause of three days, after which the last hours are too old to be applied.
 async fn profiles_equal_the_served_requests(mut fixture: Fixture) {
     let mut rng = fastrand::Rng::with_seed(seed());
-    let (mut page, mut oracle) = (Page::new(&fixture), Oracle::new(&fixture));
+    let (mut dashboard, mut oracle) = (Dashboard::new(&fixture), Oracle::new(&fixture));
     let mut before = 0;
     for step in 0.. {
         let now = fixture.now();
         let count = rng.usize(1..12);
         let requests: Vec<_> = (0..count).map(|_| Served::random(&mut rng, now)).collect();
-        page.serve(&mut fixture, &requests).await;
+        dashboard.serve(&mut fixture, &requests).await;
         oracle.add(&requests);
         if rng.u32(..25) == 0 {
             fixture.take_over(&format!("folder {step}"), None).await;
@@ -189,10 +179,10 @@ async fn profiles_equal_the_served_requests(mut fixture: Fixture) {
         });
     }
     for context in ALL {
-        oracle.check(&page, &fixture, context).await;
-        assert_eq!(profile(&page, context).await["until"], before);
+        oracle.check(&dashboard, &fixture, context).await;
+        assert_eq!(profile(&dashboard, context).await["until"], before);
     }
-    // The last hour is not applied yet.
+    // The last hours are not applied yet. Three days later, they are too old.
     fixture.advance(3 * DAY);
     let first = applied_until(&fixture) - 48 * HOUR;
     oracle.missed.extend((before..first).step_by(HOUR as usize));
@@ -200,12 +190,12 @@ async fn profiles_equal_the_served_requests(mut fixture: Fixture) {
     assert!(missed.iter().any(|hour| served.contains_key(hour)));
     for _ in 0..4 {
         let requests = [Served::random(&mut rng, fixture.now())];
-        page.serve(&mut fixture, &requests).await;
+        dashboard.serve(&mut fixture, &requests).await;
         oracle.add(&requests);
         fixture.advance(HOUR);
     }
     for context in ALL {
-        oracle.check(&page, &fixture, context).await;
+        oracle.check(&dashboard, &fixture, context).await;
     }
 }
 
@@ -214,8 +204,8 @@ async fn profiles_in_a_file_equal_the_served_requests() {
     profiles_equal_the_served_requests(Fixture::file()).await;
 }
 
-/// Polls a future at most this number of times, and then drops it. Returns whether the future ended.
-async fn interrupted<F: Future>(future: F, polls: usize) -> bool {
+/// Polls a future at most this number of times. Returns whether the future has ended.
+async fn ends_within<F: Future>(future: F, polls: usize) -> bool {
     let mut future = pin!(future);
     let mut left = polls;
     std::future::poll_fn(|cx| {
@@ -228,7 +218,6 @@ async fn interrupted<F: Future>(future: F, polls: usize) -> bool {
     .await
 }
 
-/// Appends requests of many contexts, without folding them.
 async fn append(fixture: &Fixture, seq: u64, requests: &[Served]) {
     let mut batch = fixture.batch(&[]);
     for served in requests {
@@ -246,7 +235,7 @@ async fn append(fixture: &Fixture, seq: u64, requests: &[Served]) {
 async fn after_interrupted_folders_each_hour_is_in_the_profiles_once(fixture: Fixture) {
     const MANY: usize = 150;
     let mut rng = fastrand::Rng::with_seed(seed());
-    let (page, mut oracle) = (Page::new(&fixture), Oracle::new(&fixture));
+    let (dashboard, mut oracle) = (Dashboard::new(&fixture), Oracle::new(&fixture));
     let (mut seq, mut cuts) = (0, 0);
     // All folders have the same name, so that each folder holds the lease of the previous folder.
     let folder = || fixture.folder("folder", None);
@@ -261,7 +250,7 @@ async fn after_interrupted_folders_each_hour_is_in_the_profiles_once(fixture: Fi
         // Skips some folds, so that a later fold has several entries, and more hours are due at once.
         let is_tried = half_hour % 5 != 1;
         let mut most = 30;
-        while is_tried && !interrupted(present.fold(), rng.usize(1..most)).await {
+        while is_tried && !ends_within(present.fold(), rng.usize(1..most)).await {
             present = folder();
             cuts += 1;
             most += most / 4;
@@ -275,23 +264,23 @@ async fn after_interrupted_folders_each_hour_is_in_the_profiles_once(fixture: Fi
     assert!(folder().fold().await.unwrap());
     assert!(cuts > 40, "{cuts} folders were interrupted");
     for context in (0..MANY).step_by(3) {
-        oracle.check(&page, &fixture, Some(context)).await;
+        oracle.check(&dashboard, &fixture, Some(context)).await;
     }
 }
 
 async fn the_profile_of_a_page_without_requests_expires(mut fixture: Fixture) {
-    let mut page = Page::new(&fixture);
+    let mut dashboard = Dashboard::new(&fixture);
     let both = [0, 1].map(|context| Served::new(NOW, context, 5 * MS));
-    page.serve(&mut fixture, &both).await;
+    dashboard.serve(&mut fixture, &both).await;
     let mut gone_after = None;
     for day in 0..80 {
         fixture.advance(DAY);
         let request = Served::new(fixture.now(), 0, 5 * MS);
-        page.serve(&mut fixture, &[request]).await;
+        dashboard.serve(&mut fixture, &[request]).await;
         fixture.advance(61);
         let hours = |answer: Value| answer["hours"].as_array().unwrap().len();
-        assert!(hours(profile(&page, Some(0)).await) > 0, "day {day}");
-        if hours(profile(&page, Some(1)).await) == 0 {
+        assert!(hours(profile(&dashboard, Some(0)).await) > 0, "day {day}");
+        if hours(profile(&dashboard, Some(1)).await) == 0 {
             gone_after.get_or_insert(day);
         } else {
             assert_eq!(gone_after, None, "day {day}");

@@ -10,7 +10,7 @@ use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::stores::fixture::{Fixture, Keys, NOW, calls, posts, ranked, redis_store, spec};
+use crate::stores::fixture::{Fixture, NOW, calls, posts, ranked, spec};
 
 const IDS: u32 = 12;
 
@@ -110,7 +110,7 @@ struct Pair([Fixture; 2]);
 
 impl Pair {
     fn new(server: &RedisServer, prefix: &str) -> Self {
-        Self([Fixture::memory(), in_redis(server, prefix)])
+        Self([Fixture::memory(), Fixture::redis_in(server, prefix)])
     }
 
     fn now(&self) -> i64 {
@@ -121,12 +121,12 @@ impl Pair {
         self.0.iter().for_each(|fixture| fixture.advance(seconds));
     }
 
-    /// Sends to both stores. The store in memory folds at once, Redis only if `fold`.
-    async fn send(&mut self, delta: RankingDelta, fold: bool) {
+    /// Sends a delta to both stores. Redis folds it only if `is_folding`.
+    async fn send(&mut self, delta: RankingDelta, is_folding: bool) {
         let [memory, redis] = &mut self.0;
-        memory.merge_all_used(ranked(delta.clone())).await;
-        match fold {
-            true => redis.merge_all_used(ranked(delta)).await,
+        memory.merge_whole(ranked(delta.clone())).await;
+        match is_folding {
+            true => redis.merge_whole(ranked(delta)).await,
             false => redis.append(ranked(delta)).await,
         }
     }
@@ -154,20 +154,6 @@ impl Pair {
     }
 }
 
-/// A store in a server that tests share.
-fn in_redis(server: &RedisServer, prefix: &str) -> Fixture {
-    let keys = Keys {
-        client: server.client(),
-        prefix: prefix.to_owned(),
-    };
-    Fixture::over(redis_store(&server.url(), prefix), keys)
-}
-
-/// A store in its own server, without a prefix.
-async fn without_prefix() -> Fixture {
-    Fixture::redis_with(RedisServer::start().await, "")
-}
-
 async fn page(fixture: &Fixture, query: &RankingQuery) -> Option<RankingPage> {
     fixture.store.query().ranking(query).await.unwrap()
 }
@@ -189,7 +175,7 @@ fn some_spec(rng: &mut fastrand::Rng, max_ids: u32) -> RankingSpec {
 }
 
 /// A random number of seconds back in time, usually zero.
-fn lateness(rng: &mut fastrand::Rng, spec: RankingSpec) -> i64 {
+fn some_age(rng: &mut fastrand::Rng, spec: RankingSpec) -> i64 {
     match rng.u32(..4) {
         0 => rng.i64(0..2 * spec.period()),
         _ => 0,
@@ -220,7 +206,7 @@ async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
         let mut model = Model::new(spec);
         let (mut is_folding, mut is_folded) = (true, true);
         for step in 0..50 {
-            let described = format!("case {seed}, step {step}, {spec:?}");
+            let step = format!("case {seed}, step {step}, {spec:?}");
             let mut is_sent = false;
             match rng.u32(..10) {
                 0..3 => pair.advance(some_time(rng, spec)),
@@ -235,10 +221,10 @@ async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
                             continue;
                         }
                         let (second, n) = (
-                            now - lateness(rng, spec),
+                            now - some_age(rng, spec),
                             rng.i64(if has_room { -3..5 } else { -1..9 }),
                         );
-                        // An addition to a slice that has left the window is dropped.
+                        // An addition to a slice that has left the window has no effect.
                         delta.add(&(&*id).into(), second, n);
                         if second >= spec.oldest(now) {
                             model.add(&id, second, n);
@@ -252,7 +238,7 @@ async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
                 }
             }
             model.expire(pair.now());
-            pair.check(&model, rng, &[0], &described).await;
+            pair.check(&model, rng, &[0], &step).await;
             is_folded |= is_folding && is_sent;
             if is_folding && (!is_folded || rng.bool()) {
                 pair.0[1].writer.folder.fold().await.unwrap();
@@ -260,7 +246,7 @@ async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
             }
             is_folded &= is_folding || !is_sent;
             if is_folded {
-                pair.check(&model, rng, &[1], &described).await;
+                pair.check(&model, rng, &[1], &step).await;
             }
         }
     }
@@ -270,7 +256,7 @@ const SPEC: RankingSpec = spec(3_600, 2, 10);
 /// The key of the current slice.
 const SLOT: &str = "slot_posts_1699999200";
 
-fn additions(second: i64, ids: &[(&str, i64)]) -> RankingDelta {
+fn additions_at(second: i64, ids: &[(&str, i64)]) -> RankingDelta {
     let mut delta = RankingDelta::new(SPEC);
     for (id, n) in ids {
         delta.add(&Arc::from(*id), second, *n);
@@ -278,39 +264,34 @@ fn additions(second: i64, ids: &[(&str, i64)]) -> RankingDelta {
     delta
 }
 
-fn some(ids: &[(&str, i64)]) -> RankingDelta {
-    additions(NOW, ids)
+fn additions(ids: &[(&str, i64)]) -> RankingDelta {
+    additions_at(NOW, ids)
 }
 
-async fn top(fixture: &Fixture) -> Vec<(String, i64)> {
+/// The ids of the ranking with their scores, such as `a 3`.
+async fn top(fixture: &Fixture) -> Vec<String> {
     let page = page(fixture, &posts(fixture.now(), 100)).await;
-    let top = page.map(|page| page.top).unwrap_or_default();
-    top.into_iter().map(|id| (id.id, id.score)).collect()
+    let top = page.map(|page| page.top).unwrap_or_default().into_iter();
+    top.map(|id| format!("{} {}", id.id, id.score)).collect()
 }
 
-fn pairs(ids: &[(&str, i64)]) -> Vec<(String, i64)> {
-    ids.iter().map(|(id, n)| (String::from(*id), *n)).collect()
-}
-
-/// Sends additions, and returns the quarantined keys.
+/// Returns the quarantined keys.
 async fn fold(fixture: &mut Fixture, delta: RankingDelta) -> Vec<String> {
-    let quarantined = fixture.merge(ranked(delta)).await.quarantined;
-    quarantined.into_iter().map(|problem| problem.key).collect()
+    fixture.merge(ranked(delta)).await.keys()
 }
 
 async fn rankings_are_listed_while_they_have_ids(mut fixture: Fixture) {
-    fold(&mut fixture, some(&[("a", 1)])).await;
+    fold(&mut fixture, additions(&[("a", 1)])).await;
     let listed = async |fixture: &Fixture| fixture.store.query().rankings().await.unwrap();
     assert_eq!(listed(&fixture).await, ["posts"]);
     fixture.advance(25 * 3_600);
-    fold(&mut fixture, some(&[])).await;
+    fold(&mut fixture, additions(&[])).await;
     fixture.writer.folder.fold().await.unwrap();
     assert_eq!(listed(&fixture).await, [""; 0]);
     if fixture.server.is_none() {
         return;
     }
-    // Once the server has freed the memory, no slices and no sums are left. The key that names the newest slice expires
-    // later.
+    // No slices and no sums are left. The key that names the newest slice expires later.
     until("the memory is freed", async || {
         let keys: Vec<String> = fixture.run("KEYS *_posts*").await;
         keys == ["pulse:last_slot_posts"]
@@ -322,65 +303,56 @@ async fn rankings_are_listed_while_they_have_ids(mut fixture: Fixture) {
 #[tokio::test]
 async fn keys_of_another_type_are_quarantined_until_they_are_deleted() {
     for key in [SLOT, "stats_posts", "last_slot_posts"] {
-        let mut fixture = without_prefix().await;
+        let mut fixture = Fixture::without_prefix().await;
         // `last_slot_posts` is normally a string, so here it becomes a set.
         let is_newest = key == "last_slot_posts";
         let poison = if is_newest { "SADD" } else { "SET" };
         let () = fixture.run(&format!("{poison} {key} x")).await;
         // The fold writes `last_slot_posts` by SET, which replaces a value of any type.
         let expected = Vec::from_iter((!is_newest).then_some(key));
-        assert_eq!(fold(&mut fixture, some(&[("a", 1)])).await, expected);
+        assert_eq!(fold(&mut fixture, additions(&[("a", 1)])).await, expected);
         let _ = top(&fixture).await;
         let () = fixture.run(&format!("DEL {key}")).await;
-        assert_eq!(fold(&mut fixture, some(&[("b", 2)])).await, [""; 0]);
-        assert_eq!(top(&fixture).await[0], ("b".to_owned(), 2));
+        assert_eq!(fold(&mut fixture, additions(&[("b", 2)])).await, [""; 0]);
+        assert_eq!(top(&fixture).await[0], "b 2");
         // After the window, no old count is left.
         fixture.advance(3 * 3_600);
-        let later = additions(fixture.now(), &[("c", 3)]);
+        let later = additions_at(fixture.now(), &[("c", 3)]);
         assert_eq!(fold(&mut fixture, later).await, [""; 0], "{key}");
-        assert_eq!(top(&fixture).await, pairs(&[("c", 3)]), "{key}");
+        assert_eq!(top(&fixture).await, ["c 3"], "{key}");
     }
 }
 
 #[tokio::test]
 async fn numbers_that_are_no_integers_never_stop_the_fold() {
-    let mut fixture = without_prefix().await;
-    fold(&mut fixture, some(&[("a", 1), ("b", 2)])).await;
-    let garbage = format!("HSET {SLOT} a x b 1.5 foreign y");
-    let () = fixture.run(&garbage).await;
-    let garbage = "ZADD stats_posts inf inf 0.25 half 1e300 huge";
-    let () = fixture.run(garbage).await;
+    let mut fixture = Fixture::without_prefix().await;
+    fold(&mut fixture, additions(&[("a", 1), ("b", 2)])).await;
+    let () = fixture
+        .run(&format!("HSET {SLOT} a x b 1.5 foreign y"))
+        .await;
+    let () = fixture
+        .run("ZADD stats_posts inf inf 0.25 half 1e300 huge")
+        .await;
     let all = ["a", "b", "inf", "half", "huge"].map(|id| (id, 1));
-    fold(&mut fixture, some(&all)).await;
-    assert!(top(&fixture).await.contains(&("a".to_owned(), 2)));
-    let garbage = "HSET pulse:rankings posts garbage other x";
-    let () = fixture.run(garbage).await;
+    fold(&mut fixture, additions(&all)).await;
+    assert!(top(&fixture).await.contains(&"a 2".to_owned()));
+    let () = fixture
+        .run("HSET pulse:rankings posts garbage other x")
+        .await;
     fixture.take_over("second", None).await;
-    fold(&mut fixture, some(&[("a", 1)])).await;
+    fold(&mut fixture, additions(&[("a", 1)])).await;
     let listed = fixture.store.query().rankings().await.unwrap();
     assert_eq!(listed, ["other", "posts"]);
-    assert!(top(&fixture).await.contains(&("a".to_owned(), 3)));
+    assert!(top(&fixture).await.contains(&"a 3".to_owned()));
 }
 
 /// If no instance runs for a long time, the keys of all slices expire. The counts of these slices must leave the sums.
 #[tokio::test]
-async fn counts_of_expired_slices_leave_the_sums_after_the_window() {
-    let mut fixture = without_prefix().await;
-    fold(&mut fixture, some(&[("a", 1), ("b", 2)])).await;
-    let () = fixture.run(&format!("DEL {SLOT}")).await;
-    fixture.advance(90 * 86_400);
-    assert_eq!(top(&fixture).await, []);
-    let later = additions(fixture.now(), &[("b", 3)]);
-    fold(&mut fixture, later).await;
-    assert_eq!(top(&fixture).await, pairs(&[("b", 3)]));
-}
-
-#[tokio::test]
-async fn the_keys_of_slices_expire_after_the_key_of_the_sums() {
-    let mut fixture = without_prefix().await;
-    fold(&mut fixture, some(&[("a", 1)])).await;
-    // The removal empties the slice, so that the addition creates the slice again.
-    let mut delta = some(&[]);
+async fn slices_expire_after_the_sums_and_their_counts_leave_the_sums() {
+    let mut fixture = Fixture::without_prefix().await;
+    fold(&mut fixture, additions(&[("a", 1)])).await;
+    // The removal empties the slice, and the addition creates it again.
+    let mut delta = additions(&[]);
     delta.remove(&"a".into());
     delta.add(&"a".into(), NOW, 1);
     fold(&mut fixture, delta).await;
@@ -389,30 +361,34 @@ async fn the_keys_of_slices_expire_after_the_key_of_the_sums() {
     assert!(sums > 2 * SPEC.period(), "{slot} {sums}");
     assert!(slot > sums + SPEC.period(), "{slot} {sums}");
     assert!(ttl("last_slot_posts").await > 0);
+    let () = fixture.run(&format!("DEL {SLOT}")).await;
+    fixture.advance(90 * 86_400);
+    assert_eq!(top(&fixture).await, [""; 0]);
+    let later = additions_at(fixture.now(), &[("a", 3)]);
+    fold(&mut fixture, later).await;
+    assert_eq!(top(&fixture).await, ["a 3"]);
 }
 
 /// An earlier folder may have ended before it dropped these ids.
 #[tokio::test]
 async fn a_new_folder_drops_ids_for_which_there_is_no_room() {
-    let mut fixture = without_prefix().await;
-    fold(&mut fixture, some(&[("a", 50)])).await;
+    let mut fixture = Fixture::without_prefix().await;
+    fold(&mut fixture, additions(&[("a", 50)])).await;
     for n in 1..=20 {
         let () = fixture.run(&format!("HSET {SLOT} {n} {n}")).await;
         let () = fixture.run(&format!("ZADD stats_posts {n} {n}")).await;
     }
     fixture.take_over("second", None).await;
-    let mut batch = fixture.batch(&[]);
-    batch.rankings.insert("other".into(), some(&[("a", 1)]));
-    fixture.merge_all_used(batch).await;
+    let (mut batch, delta) = (fixture.batch(&[]), additions(&[("a", 1)]));
+    batch.rankings.insert("other".into(), delta);
+    fixture.merge_whole(batch).await;
     let left = top(&fixture).await;
-    assert_eq!(left.len(), 10);
-    assert_eq!(left[0], ("a".to_owned(), 50));
-    assert_eq!(left[9].1, 12);
+    assert_eq!((left.len(), &*left[0], &*left[9]), (10, "a 50", "12 12"));
 }
 
 #[tokio::test]
 async fn a_flush_with_a_hundred_ids_costs_about_as_many_commands_as_one_with_one_id() {
-    let mut fixture = without_prefix().await;
+    let mut fixture = Fixture::without_prefix().await;
     let delta = |ids: u32| {
         let mut delta = RankingDelta::new(spec(3_600, 2, 1_000));
         (0..ids).for_each(|id| delta.add(&id.to_string().into(), NOW, 1));

@@ -1,5 +1,5 @@
-//! Entries that another program has written, and no version of this crate sends. Reading refuses these entries, and
-//! they are set aside in bounded time and memory. All other data is folded and cleaned.
+//! Entries that no version of this crate sends. A folder sets these entries aside, in bounded time and memory. All other
+//! data is folded and cleaned.
 
 use tokio::runtime::Runtime;
 use tower_pulse_model::context::ALL;
@@ -12,16 +12,16 @@ const MIB: usize = 1 << 20;
 const ASIDE: &str = "pulse:pulse:aside";
 const STATE: &str = "pulse:pulse:state";
 const JOURNAL: &str = "pulse:pulse:journal";
-/// The most bytes that are kept of an entry that is set aside, and the seconds for which they are kept.
+/// An entry that is set aside keeps at most this many bytes, for this many seconds.
 const KEPT_BYTES: usize = 256 * 1024;
 const KEPT_SECONDS: i64 = 7 * 86_400;
 
-/// Appends an entry with these fields to the journal.
-async fn append(fixture: &Fixture, offset: usize, fields: &[(&str, &[u8])]) {
+/// Appends an entry with these fields to the journal. Its position claims `length` bytes.
+async fn append(fixture: &Fixture, length: usize, fields: &[(&str, &[u8])]) {
     let state: (String, String) = fixture.run(&format!("HMGET {STATE} head low")).await;
     let (head, low) = state;
     let bytes: usize = head.split_once('-').unwrap().0.parse().unwrap();
-    let id = format!("{}-7", bytes + offset);
+    let id = format!("{}-7", bytes + length);
     let own = ("i", "other", "s", 1, "t", NOW, "v", entry::ENTRY_VERSION);
     let () = fixture.issue("XADD", (JOURNAL, &id, own, fields)).await;
     let () = fixture.issue("HSET", (STATE, "head", &id)).await;
@@ -37,7 +37,7 @@ async fn append_payload(fixture: &Fixture, payload: &[u8], requests: u64) {
     append(fixture, payload.len() + 1, &fields).await;
 }
 
-fn uint(bytes: &mut Vec<u8>, mut n: usize) {
+fn push_uint(bytes: &mut Vec<u8>, mut n: usize) {
     while n >= 0x80 {
         bytes.push(n as u8 | 0x80);
         n >>= 7;
@@ -49,11 +49,11 @@ fn uint(bytes: &mut Vec<u8>, mut n: usize) {
 fn entry_of<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut bytes = vec![entry::ENTRY_VERSION, 0];
     // The base time, and the number of late samples.
-    uint(&mut bytes, 2 * NOW as usize);
-    uint(&mut bytes, 0);
-    uint(&mut bytes, names.len());
+    push_uint(&mut bytes, 2 * NOW as usize);
+    push_uint(&mut bytes, 0);
+    push_uint(&mut bytes, names.len());
     for name in names {
-        uint(&mut bytes, name.len());
+        push_uint(&mut bytes, name.len());
         bytes.extend_from_slice(name);
         // An HTTP context, seen now, without records, hours and slow requests.
         bytes.extend([1, 0, 1, 1, 1, 0, 1]);
@@ -97,23 +97,23 @@ fn entries_that_no_version_sends_are_set_aside_and_all_others_are_folded() {
             append_payload(&fixture, &long, 10).await;
         }
         append_payload(&fixture, &huge, 7).await;
-        // An entry whose position states a wrong length, with a field of another program and without a number of
+        // The position of this entry states a wrong length. The entry has a field of another program, and no number of
         // requests.
         append(&fixture, 1, &[("foreign", &huge)]).await;
-        // Fields that take far more memory than their bytes.
+        // These fields take far more memory than their bytes.
         append(&fixture, 1, &vec![("f", &b"x"[..]); 120_000]).await;
     });
     drop((many, long, huge));
 
     let folded = fold_request(&runtime, &mut fixture, 2.0);
-    // The largest entry that is read has 11 MiB. Memory has it twice: as the client's reply, and as its payload.
+    // A folder reads entries of up to 11 MiB. Memory has each twice: as the client's reply, and as the payload.
     assert!(folded < plain + 40 * MIB as u64, "{folded} bytes");
     runtime.block_on(async {
         let exceptions = fixture.status().await.exceptions;
         assert_eq!(exceptions.quarantined, 0);
         let set_aside = fixture.run::<i64>("HGET pulse:pulse:state set_aside");
         assert_eq!(set_aside.await, 100_000 + 3 * 10 + 7 + 1 + 1);
-        // The numbers of requests that the entries claim count as missing in their minute.
+        // The requests that the entries claim count as missing in their minute.
         let all = fixture.records(ALL, 60).await;
         let missing = all.iter();
         let missing = missing.map(|(_, sums)| sums.measures.get(Measure::Missing));

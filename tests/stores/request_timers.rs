@@ -8,9 +8,9 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::{MAX_TIMERS, OTHER, TimerSums};
 
 use crate::stores::fixture::{Fixture, aggregate_of};
-use crate::stores::windows::Page;
+use crate::stores::windows::Dashboard;
 
-/// A request of a second, within which timers of these names ran for these milliseconds.
+/// A request of a second, of which timers of these names cover these milliseconds.
 fn request(timers: &[(&str, u64)], covered: u64) -> Aggregate {
     let mut aggregate = aggregate_of(&[1_000_000_000], Outcome::Success);
     aggregate.timers.covered = covered * 1_000_000;
@@ -21,9 +21,8 @@ fn request(timers: &[(&str, u64)], covered: u64) -> Aggregate {
             sum: 3 * millis * 1_000_000,
             covered: millis * 1_000_000,
         };
-        aggregate
-            .timers
-            .add(RecordId::new(Kind::Timer, name), &sums);
+        let timer = RecordId::new(Kind::Timer, name);
+        aggregate.timers.add(timer, &sums);
     }
     aggregate
 }
@@ -31,8 +30,8 @@ fn request(timers: &[(&str, u64)], covered: u64) -> Aggregate {
 #[tokio::test]
 async fn the_timers_of_an_hour_are_sorted_by_share() {
     let mut fixture = Fixture::memory();
-    let page = Page::new(&fixture);
-    let get = async |query: &str| page.get(&format!("/api/path?context={query}")).await;
+    let dashboard = Dashboard::new(&fixture);
+    let get = async |query: &str| dashboard.get(&format!("path?context={query}")).await;
     let mut batch = Batch::new(fixture.precisions.clone());
     let now = fixture.now();
     let timers = [("db", 250), ("\\<overflow>", 500), ("render", 125)];
@@ -50,13 +49,13 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
     let many: Vec<_> = names.iter().map(|name| &**name).zip(1..).collect();
     batch.add(&"GET /2".into(), Kind::Http, now, &request(&many, 5));
     // A window can have the timers of a request without the request itself, if the request was never recorded.
-    let mut late = request(&[("render", 7)], 0);
-    late.times = Default::default();
-    batch.add(&"GET /4".into(), Kind::Http, now, &late);
+    let mut timers_only = request(&[("render", 7)], 0);
+    timers_only.times = Default::default();
+    batch.add(&"GET /4".into(), Kind::Http, now, &timers_only);
     fixture.merge(batch).await;
-    let late = get("GET+/4&window=5m").await;
-    assert_eq!(late["window"]["count"], 0);
-    assert_eq!(late["window"]["timers"][0]["count"], 3);
+    let timers_only = get("GET+/4&window=5m").await;
+    assert_eq!(timers_only["window"]["count"], 0);
+    assert_eq!(timers_only["window"]["timers"][0]["count"], 3);
 
     let answer = get("GET+/0").await;
     let rows = answer["timers"].as_array().unwrap();
@@ -79,7 +78,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
         assert_eq!(answer["timed_share"], 0.0);
         assert_eq!(answer["untimed_share"], 1.0);
     }
-    // The timer failed in three of four runs. The share counts all runs, also outside of this path.
+    // The timer failed in three of four runs. The share counts all runs, even outside of this path.
     let window = get("GET+/0&window=5m").await;
     let rows = window["window"]["timers"].as_array().unwrap();
     assert_eq!(rows[1]["errors"], 3);
@@ -104,17 +103,14 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
     assert_eq!(timer["timers"], json!([]));
     assert_eq!(timer["timed_share"], Value::Null);
 
-    // Timers whose own contexts are gone are named by their ids, and timers beyond the maximum are added up.
+    // Timers without own contexts are named by their ids, and timers beyond the maximum are added up.
     let many = get("GET+/2").await;
     let rows = many["timers"].as_array().unwrap();
     assert_eq!(rows.len(), MAX_TIMERS + 1);
     let others = rows.iter().find(|row| row["timer"] == OTHER).unwrap();
     assert_eq!(others["count"], 12);
     assert_eq!(others["total"], 0.03);
-    assert_eq!(
-        others["covered"], 0.005,
-        "more than the time of all timers together"
-    );
+    assert_eq!(others["covered"], 0.005, "more than all timers together");
     let id = format!("<{}>", RecordId::new(Kind::Timer, "unnamed 19"));
     assert!(rows.iter().any(|row| row["timer"] == *id), "{many}");
 }

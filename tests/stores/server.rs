@@ -1,4 +1,4 @@
-//! Servers that refuse writes, lose scripts, deny access, freeze or end, and the keys that a store leaves in them.
+//! Servers that refuse writes, deny access or freeze, and the keys that a store leaves in them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::rig::process::TempDir;
 use crate::rig::reads::{self, StoreReads};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::stores::fixture::{Fixture, MERGED, MS, NOW, apply, call, redis_store, spec};
+use crate::stores::fixture::{Fixture, MS, MergeReport, NOW, apply, call, redis_store, spec};
 
 /// A call of two samples of one context.
 fn two_samples(fixture: &Fixture, seq: u64) -> FencedBatch {
@@ -22,7 +22,6 @@ fn two_samples(fixture: &Fixture, seq: u64) -> FencedBatch {
     call("x", seq, batch)
 }
 
-/// The store, with this test's clock.
 fn with_clock(store: RedisStore, fixture: &Fixture) -> Arc<dyn Store> {
     Arc::new(store.with_clock(fixture.clock.clone()))
 }
@@ -31,8 +30,8 @@ fn store_at(url: &str, prefix: &str, fixture: &Fixture) -> Arc<dyn Store> {
     with_clock(redis_store(url, prefix), fixture)
 }
 
-/// A server that refuses writes may be a replica that lags behind its primary. Its answer to an append must be an
-/// error. If the answer said that the state or calls are missing, an instance would start again or replay calls.
+/// A server that refuses writes may be a replica that lacks newer data. An answer that the state or calls are missing
+/// would make the instance start again or replay calls.
 #[tokio::test]
 async fn a_server_that_refuses_writes_answers_appends_with_an_error() {
     for refuse in [
@@ -59,11 +58,11 @@ async fn a_server_that_refuses_writes_answers_appends_with_an_error() {
     }
 }
 
-/// Calls every method of a store.
 async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
     let mut all = two_samples(fixture, 1);
     all.batch.count(&"sales".into(), NOW, 1);
-    assert_eq!(apply(store, &all).await.unwrap(), MERGED);
+    let applied = apply(store, &all).await.unwrap();
+    assert_eq!(applied, MergeReport::default());
     let mut again = two_samples(fixture, 2);
     for hours in [1, 2] {
         let requests = [("GET /", Kind::Http, NOW + hours * 3_600, &[MS][..])];
@@ -127,26 +126,26 @@ async fn the_acl_rule_in_the_error_is_sufficient() {
         let port = fixture.server().port();
         let url = format!("redis://app:secret@127.0.0.1:{port}/2");
         let store = store_at(&url, prefix, &fixture);
-        let mut steps = Vec::new();
-        // Permissions are given one by one. The error names the rule until the user has all permissions.
+        let mut errors = Vec::new();
+        // The error names the whole rule, whichever permissions the user already has.
         for rights in ["+select", "+eval +evalsha ~pulse:*", "+@write"] {
             let error = apply(&store, &two_samples(&fixture, 1)).await.unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
             let text = error.to_string();
             assert!(text.contains("ACL SETUSER app ~"), "{text}");
             assert!(!format!("{text} {error:?} {}", store.describe()).contains("secret"));
-            steps.push(text);
+            errors.push(text);
             let () = fixture.run(&format!("ACL SETUSER app {rights}")).await;
         }
         assert_eq!(fixture.run::<u64>("DBSIZE").await, 0);
         let () = fixture.run("ACL SETUSER app reset on >secret").await;
-        let () = fixture.run(steps[2].split("with: ").nth(1).unwrap()).await;
+        let () = fixture.run(errors[2].split("with: ").nth(1).unwrap()).await;
         call_every_method(&fixture, &store).await;
         assert_eq!(store.warnings(), Vec::<String>::new());
     }
 }
 
-/// The ACL rule of an application that had no rankings may lack the keys of rankings.
+/// The ACL rule of an application may date from before the application had rankings.
 #[tokio::test]
 async fn a_folder_without_the_keys_of_rankings_changes_nothing() {
     let fixture = Fixture::redis().await;
@@ -154,8 +153,7 @@ async fn a_folder_without_the_keys_of_rankings_changes_nothing() {
     let () = fixture.run(rule).await;
     let url = format!("redis://app:secret@127.0.0.1:{}", fixture.server().port());
     let store = store_at(&url, "", &fixture);
-    let first = two_samples(&fixture, 1);
-    assert_eq!(apply(&store, &first).await.unwrap(), MERGED);
+    apply(&store, &two_samples(&fixture, 1)).await.unwrap();
     let mut delta = RankingDelta::new(spec(3_600, 2, 2));
     delta.add(&"7".into(), NOW, 1);
     let mut second = two_samples(&fixture, 2);
@@ -183,11 +181,8 @@ async fn a_missing_wrong_or_superfluous_password_is_explained() {
         // This password is a word of the server's own error ("username-password pair").
         (":pair@", "percent-encoded"),
     ] {
-        let store = store_at(
-            &format!("redis://{password}127.0.0.1:{port}"),
-            "p:",
-            &fixture,
-        );
+        let url = format!("redis://{password}127.0.0.1:{port}");
+        let store = store_at(&url, "p:", &fixture);
         let error = apply(&store, &two_samples(&fixture, 1)).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Forbidden);
         let text = format!("{error} {error:?} {}", store.describe());
@@ -204,13 +199,12 @@ async fn a_missing_wrong_or_superfluous_password_is_explained() {
 
 #[tokio::test]
 async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
-    // With a password, a connection is not made before the server has answered.
+    // With a password, the server must answer before a connection is made.
     let server = RedisServer::builder().password("secret").start().await;
     let timeout = Duration::from_millis(100);
     let options = RedisOptions::new(&server.url()).unwrap();
     let options = options.response_timeout(timeout);
     let store = RedisStore::open(options.connection_timeout(3 * timeout)).unwrap();
-    let store: Arc<dyn Store> = Arc::new(store);
     let answers = async || store.slowest_means().await.is_ok();
     until("an answer", async || answers().await).await;
     server.freeze();
@@ -219,8 +213,8 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
         let error = store.slowest_means().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
     }
-    // The third timeout has dropped the connection. Callers that ask together share one attempt to connect; a hundred
-    // attempts of 100 ms, one after the other, would take ten seconds.
+    // The third timeout has closed the connection. Callers at the same time share one attempt to connect: a hundred
+    // attempts in turn would take longer than ten seconds.
     let asking = futures_util::future::join_all((0..100).map(|_| store.slowest_means()));
     assert!(asking.await.iter().all(Result::is_err));
     assert!(start.elapsed() < Duration::from_secs(10));
@@ -273,7 +267,7 @@ async fn idle_keys_expire() {
     assert_ttl(&fixture, "pulse:r1:60:1700001000", 8_400).await;
 }
 
-/// Listing a counter and renewing its time to live at each new slice would cost too much.
+/// Listing a counter again and renewing its time to live at each new slice would cost too much.
 #[tokio::test]
 async fn counters_and_records_stay_small_and_are_renewed_from_time_to_time() {
     const RENEWED_AFTER: i64 = 16;
@@ -287,7 +281,7 @@ async fn counters_and_records_stay_small_and_are_renewed_from_time_to_time() {
         }
         let times = [MS, 7 * MS, 20 * MS];
         let batch = fixture.batch(&[("GET /", Kind::Http, NOW + second, &times)]);
-        fixture.merge_all_used(batch).await;
+        fixture.merge_whole(batch).await;
         fixture.advance(1);
     }
     assert_eq!(fixture.issue::<u64>("HLEN", key).await, 120);
@@ -312,13 +306,10 @@ async fn a_store_works_over_a_unix_socket() {
     let directory = TempDir::new("socket");
     let path = directory.path().join("redis.sock");
     let path = path.to_str().unwrap();
-    let _server = RedisServer::builder()
-        .arg("--unixsocket", path)
-        .start()
-        .await;
+    let server = RedisServer::builder().arg("--unixsocket", path);
+    let _server = server.start().await;
     let fixture = Fixture::memory();
     let store = store_at(&format!("unix://{path}"), "pulse:", &fixture);
-    let applied = apply(&store, &two_samples(&fixture, 1)).await;
-    assert_eq!(applied.unwrap(), MERGED);
+    apply(&store, &two_samples(&fixture, 1)).await.unwrap();
     assert_eq!(store.counter("hits:GET /", 1).await.unwrap(), [(NOW, 2)]);
 }

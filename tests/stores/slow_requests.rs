@@ -1,4 +1,4 @@
-//! The slowest and the newest failed requests, in each store and over HTTP.
+//! The details of slow and of failed requests, over HTTP and in the keys of Redis.
 
 use std::time::Duration;
 
@@ -7,10 +7,9 @@ use axum::{Extension, Router};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tower_pulse::admin::Access;
-use tower_pulse::{Builder, Clock, Failure, Pulse};
+use tower_pulse::{Clock, Failure, Pulse};
 
 use crate::rig::asking;
-use crate::rig::process::TempDir;
 use crate::rig::server::{RedisServer, issue};
 use crate::stores::fixture::{NOW, THIS_HOUR};
 
@@ -33,71 +32,48 @@ async fn fails() -> (StatusCode, Extension<Failure>) {
     (StatusCode::SERVICE_UNAVAILABLE, Extension(failure))
 }
 
-async fn are_listed_over_http(builder: Builder) {
+#[tokio::test]
+async fn details_of_requests_are_listed_but_no_query_and_no_other_header_is_stored() {
+    // Without compression, because the test searches for texts in the answers of `DUMP`.
+    let server = RedisServer::builder().arg("--rdbcompression", "no");
+    let server = server.start().await;
     let (clock, manual_clock) = Clock::manual(NOW);
-    let builder = builder.clock(clock).keep_trace_ids(true);
+    let builder = Pulse::builder().redis(server.url()).clock(clock);
     let builder = builder.queue_time_header("x-request-start");
-    let (pulse, _tasks) = builder.keep_request_paths(true).build_with_tasks().unwrap();
-    let (slow, timing) = (manual_clock.clone(), pulse.clone());
-    let handler = || async move {
+    let builder = builder.keep_trace_ids(true).keep_request_paths(true);
+    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+    let timing = pulse.clone();
+    let user = || async move {
         for _ in 0..3 {
             let timer = timing.timer("db:find");
-            slow.advance(Duration::from_millis(4));
+            manual_clock.advance(Duration::from_millis(4));
             timer.stop();
         }
-        slow.advance(Duration::from_millis(8));
+        manual_clock.advance(Duration::from_millis(8));
     };
     let app = Router::new()
-        .route("/users/{id}", get(handler))
+        .route("/users/{id}", get(user))
         .route("/orders", get(fails))
         .layer(pulse.layer())
         .merge(pulse.mount("/pulse", Access::open()));
     assert_eq!(send(&app, "/users/7?token=secret").await.0, 200);
-    assert_eq!(send(&app, "/orders").await.0, 503);
-    // Much slower requests, of another context.
-    for seconds in 1..=120 {
-        let duration = Duration::from_secs(seconds);
-        let status = StatusCode::BAD_GATEWAY;
-        pulse.record("POST /report", duration, status);
-        if seconds % 10 == 0 {
-            pulse.flush().await.unwrap();
-            manual_clock.advance(Duration::from_secs(1));
-            pulse.simulation().drain();
-        }
-    }
+    assert_eq!(send(&app, "/orders?token=secret").await.0, 503);
+    let duration = Duration::from_secs(120);
+    pulse.record("POST /report", duration, StatusCode::BAD_GATEWAY);
+    pulse.flush().await.unwrap();
 
-    let get = async |uri: &str| send(&app, &format!("/pulse/api/{uri}")).await.1;
-    let all = get("slowest_requests").await;
-    assert_eq!(all["from"], json!(THIS_HOUR));
-    assert_eq!(all["to"], json!(THIS_HOUR + 3_600));
-    let requests = all["requests"].as_array().unwrap();
-    let seconds = requests.iter().map(|r| r["duration"].as_f64().unwrap());
-    assert!(seconds.eq((21..=120).rev().map(f64::from)));
-    let ended = requests[0]["ended"].as_f64().unwrap();
-    assert!((11.0..12.0).contains(&(ended - NOW as f64)), "{ended}");
-    let mut first = requests[0].clone();
-    first["ended"] = Value::Null;
-    let expected = json!({
-        "context": "POST /report", "kind": "http", "method": "POST", "path": "/report",
-        "duration": 120.0, "ended": null, "status": 502, "outcome": "5xx", "error": true,
-        "error_kind": null, "message": null,
-        "instance": pulse.health().instance, "trace_id": null, "request_path": null,
-        "queue": null, "computing": null, "longest_poll": null, "untimed": 120.0, "timers": [],
-    });
-    assert_eq!(first, expected);
-    let limited = get("slowest_requests?window=hour&limit=3").await;
-    assert_eq!(limited["requests"].as_array().unwrap()[..], requests[..3]);
-    let none = get("slowest_requests?window=last_hour").await;
-    assert_eq!(none["requests"], json!([]));
-    assert_eq!(none["from"], json!(THIS_HOUR - 3_600));
-
-    let users = get("path?context=GET+/users/{id}").await;
-    let lists = &users["slowest_requests"];
-    assert_eq!(lists["last_hour"], json!([]));
-    let mut user = lists["hour"].as_array().unwrap().clone();
-    assert_eq!(user.len(), 1);
-    user[0]["ended"] = Value::Null;
-    let expected = json!({
+    // The only request in a list of a context, without the time of its end.
+    let only = async |context: &str, list: &str| {
+        let uri = format!("/pulse/api/path?context={context}");
+        let requests = send(&app, &uri).await.1[list]["hour"].take();
+        let [request] = &requests.as_array().unwrap()[..] else {
+            panic!("{uri}: {requests}");
+        };
+        let mut request = request.clone();
+        request["ended"].take();
+        request
+    };
+    let user = json!({
         "context": "GET /users/{id}", "kind": "http", "method": "GET", "path": "/users/{id}",
         "duration": 0.02, "ended": null, "status": 200, "outcome": "2xx", "error": false,
         "error_kind": null, "message": null,
@@ -105,66 +81,22 @@ async fn are_listed_over_http(builder: Builder) {
         "queue": 0.093, "computing": 0.02, "longest_poll": 0.02, "untimed": 0.008,
         "timers": [{ "timer": "db:find", "count": 3, "seconds": 0.012 }],
     });
-    assert_eq!(user[0], expected);
-    let report = get("path?context=POST+/report").await;
-    let hour = report["slowest_requests"]["hour"].as_array().unwrap();
-    assert_eq!(hour[..], requests[..5]);
-    // All of these requests failed. The last ten ended at the same moment, so the five slowest of these ten count as
-    // the newest.
-    let failed = &report["failed_requests"];
-    assert_eq!(failed["hour"].as_array().unwrap()[..], requests[..5]);
-    assert_eq!(failed["last_hour"], json!([]));
-    let none = json!({ "hour": [], "last_hour": [] });
-    assert_eq!(users["failed_requests"], none);
-    assert_eq!(users["codes"], json!([{ "code": "200", "count": 1 }]));
-    assert_eq!(users["kinds"], json!([]));
-    let orders = get("path?context=GET+/orders").await;
-    assert_eq!(orders["codes"], json!([{ "code": "503", "count": 1 }]));
-    let kinds = json!([{ "kind": "db_timeout", "count": 1 }]);
-    assert_eq!(orders["kinds"], kinds);
-    let failed = &orders["failed_requests"]["hour"][0];
-    let failure = json!([failed["error_kind"], failed["message"]]);
-    assert_eq!(failure, json!(["db_timeout", "no answer in 3 s"]));
-    let errors = get("errors?window=1h").await;
-    let row = &errors["kinds"][0];
-    assert_eq!(
-        (&errors["total"], &row["kind"]),
-        (&json!(1), &kinds[0]["kind"])
-    );
-    assert_eq!(row["paths"][0]["context"], "GET /orders");
-    assert_eq!(row["paths"][0]["share"], 1.0);
+    assert_eq!(only("GET+/users/{id}", "slowest_requests").await, user);
+    let report = json!({
+        "context": "POST /report", "kind": "http", "method": "POST", "path": "/report",
+        "duration": 120.0, "ended": null, "status": 502, "outcome": "5xx", "error": true,
+        "error_kind": null, "message": null,
+        "instance": pulse.health().instance, "trace_id": null, "request_path": null,
+        "queue": null, "computing": null, "longest_poll": null, "untimed": 120.0, "timers": [],
+    });
+    for list in ["slowest_requests", "failed_requests"] {
+        assert_eq!(only("POST+/report", list).await, report);
+    }
+    let order = only("GET+/orders", "failed_requests").await;
+    let failure = [&order["error_kind"], &order["message"]];
+    assert_eq!(failure, ["db_timeout", "no answer in 3 s"]);
 
-    // An hour later, these requests are in the last hour. Two hours later, they are in neither hour.
-    manual_clock.advance(Duration::from_secs(3_600));
-    let before = get("slowest_requests?window=last_hour").await;
-    assert_eq!(&before["requests"], &all["requests"]);
-    let report = get("path?context=POST+/report").await;
-    assert_eq!(report["slowest_requests"]["last_hour"][0], requests[0]);
-    assert_eq!(report["slowest_requests"]["hour"], json!([]));
-    manual_clock.advance(Duration::from_secs(3_600));
-    let gone = get("slowest_requests?window=last_hour").await;
-    assert_eq!(gone["requests"], json!([]));
-}
-
-#[tokio::test]
-async fn slow_requests_in_memory_are_listed() {
-    are_listed_over_http(Pulse::builder()).await;
-}
-
-#[tokio::test]
-async fn slow_requests_in_a_file_are_listed() {
-    let dir = TempDir::new("slow");
-    are_listed_over_http(Pulse::builder().file(dir.path().join("pulse.redb"))).await;
-}
-
-#[tokio::test]
-async fn slow_requests_in_redis_are_listed_and_queries_and_other_headers_are_not_stored() {
-    // Without compression, because the test searches for texts in the answers of `DUMP`.
-    let redis = RedisServer::builder().arg("--rdbcompression", "no");
-    let redis = redis.start().await;
-    are_listed_over_http(Pulse::builder().redis(redis.url())).await;
-
-    let mut connection = redis.connection().await;
+    let mut connection = server.connection().await;
     let keys: Vec<String> = issue(&mut connection, "KEYS", "*").await;
     let list = format!("pulse:pulse:slow1:{THIS_HOUR}");
     assert!(keys.contains(&list), "{keys:?}");

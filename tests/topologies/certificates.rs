@@ -29,20 +29,15 @@ pub fn trusting(options: RedisOptions, Tls(folder): &Tls) -> RedisOptions {
 /// the proxies.
 pub async fn behind_proxies(cluster: &RedisCluster) -> (Vec<Proxy>, RedisOptions) {
     let (mut proxies, mut addresses) = (Vec::new(), HashMap::new());
-    for url in cluster.tls_urls() {
-        let address = url.trim_start_matches("rediss://").trim_end_matches('/');
-        let (_, port) = address.rsplit_once(':').unwrap();
-        let proxy = Proxy::start(port.parse().unwrap()).await;
-        let proxied = format!("127.0.0.1:{}", proxy.port());
-        addresses.insert(address.to_owned(), proxied);
+    let address = |port: u16| format!("127.0.0.1:{port}");
+    for port in cluster.tls_ports() {
+        let proxy = Proxy::start(port).await;
+        addresses.insert(address(port), address(proxy.port()));
         proxies.push(proxy);
     }
-    let seeds = addresses
-        .values()
-        .map(|address| format!("rediss://{address}"));
+    let seeds = addresses.values();
+    let seeds = seeds.map(|address| format!("rediss://{address}"));
     let options = RedisOptions::cluster(seeds.collect::<Vec<_>>()).unwrap();
-    (
-        proxies,
-        mapped(trusting(options, &certificates()), addresses),
-    )
+    let options = trusting(options, &certificates());
+    (proxies, mapped(options, addresses))
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tower_pulse::StoreErrorKind;
 use tower_pulse::row_cache::RowCache;
-use tower_pulse::{Pulse, StoreErrorKind};
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::RedisOptions;
 
@@ -15,52 +15,27 @@ use crate::rig::server::RedisServer;
 use crate::rig::shared;
 use crate::rig::wait::{PATIENCE, look_until, until};
 use crate::topologies::place::{
-    TAGGED, cluster_options, end_exactly_in, mapped, own_slots, pulse, store, under_load,
+    TAGGED, cluster_options, mapped, own_slots, pulse, store, stored_in, under_load,
 };
 use crate::topologies::trials;
 
-#[tokio::test]
-async fn a_slot_that_moves_under_load_loses_nothing() {
-    trials::slot_moved(2, LIGHT, seed()).await.assert_exact();
+each_is_exact! {
+    a_slot_that_moves_under_load_loses_nothing: trials::slot_moved(2, LIGHT, seed());
+    failovers_of_the_owner_lose_nothing: trials::failovers(2, LIGHT, seed());
+    credentials_rotated_under_load_lose_nothing: trials::credentials(5, LIGHT, seed());
+    a_cluster_that_is_down_for_seconds_loses_nothing:
+        trials::cluster_down(Duration::from_secs(2), LIGHT, seed());
 }
 
-#[tokio::test]
-async fn failovers_of_the_owner_lose_nothing() {
-    trials::failovers(2, LIGHT, seed()).await.assert_exact();
-}
-
-#[tokio::test]
-async fn credentials_rotated_under_load_lose_nothing() {
-    trials::credentials(5, LIGHT, seed()).await.assert_exact();
-}
-
-#[tokio::test]
-async fn a_cluster_that_is_down_for_seconds_loses_nothing() {
-    let outage = Duration::from_secs(2);
-    trials::cluster_down(outage, LIGHT, seed())
-        .await
-        .assert_exact();
-}
-
-/// A store connects if one seed is down, and if the other seed owns no slot because it is a replica.
+/// One seed is down, and the other may be a replica, which owns no slot.
 #[tokio::test]
 async fn any_node_leads_to_the_owner() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let dead = free_port();
-    for node in cluster.nodes() {
+    for node in &cluster.nodes {
         let seeds = [format!("redis://127.0.0.1:{dead}"), node.server.url()];
         let options = RedisOptions::cluster(seeds).unwrap();
         store(options, &prefix).hello().await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_prefix_that_spreads_over_slots_is_refused() {
-    for prefix in ["", "pulse:", "{}:", "{pulse:"] {
-        let pulse = Pulse::builder().redis_cluster(["redis://127.0.0.1:7000"]);
-        let error = pulse.prefix(prefix).build().err().unwrap();
-        assert_eq!(error.field(), "prefix");
-        assert!(error.to_string().contains("{pulse"), "{error}");
     }
 }
 
@@ -72,17 +47,20 @@ async fn a_user_without_dangerous_commands_is_enough() {
     let words = ["ACL", "SETUSER", "managed", "on", ">secret", &keys];
     let words = [&words[..], &["+@all", "-@admin", "-@dangerous"]].concat();
     cluster.tell_all(&words).await;
-    let urls = cluster.nodes().iter().map(|node| {
+    let urls = cluster.nodes.iter().map(|node| {
         let port = node.server.port();
         format!("redis://managed:secret@127.0.0.1:{port}")
     });
-    let (service, load) = under_load(pulse(RedisOptions::cluster(urls).unwrap(), &prefix)).await;
+    let builder = pulse(RedisOptions::cluster(urls).unwrap(), &prefix);
+    let (service, load) = under_load(builder, LIGHT, seed()).await;
     let slot = cluster.slot(&prefix).await;
     let to = cluster.other_primary(slot).await;
     cluster.move_slot(slot, to, Duration::ZERO).await;
     service.flushed_again().await;
     load.stop().await;
-    end_exactly_in(&service, cluster, &prefix).await;
+    service.end().await;
+    service.assert_exact_in(stored_in(cluster, &prefix).await);
+    service.assert_well();
 }
 
 /// The node announces an address at which clients cannot reach it, like a node behind a port mapping.
@@ -112,13 +90,9 @@ async fn an_announced_address_that_cannot_be_reached_is_mapped() {
     service.assert_exact_in(stored);
 
     let nonsense = options().address_map(|_| Some("nonsense".to_owned()));
-    let error = store(nonsense, TAGGED)
-        .hello()
-        .await
-        .unwrap_err()
-        .to_string();
+    let error = store(nonsense, TAGGED).hello().await.unwrap_err();
     for part in ["redis_address_map", "nonsense"] {
-        assert!(error.contains(part), "{error}");
+        assert!(error.to_string().contains(part), "{error}");
     }
 }
 

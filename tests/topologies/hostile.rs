@@ -4,48 +4,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::SeqCst};
 
 use tower_pulse_core::store::Append;
-use tower_pulse_redis::{RedisOptions, RedisStore};
+use tower_pulse_redis::RedisOptions;
 
 use crate::rig::peer::Peer;
 use crate::rig::process::free_port;
 use crate::rig::shared;
 use crate::topologies::place::{TAGGED, store};
 
-/// A node that claims to own all slots, and answers every script with an error.
-struct Liar {
-    peer: Peer,
-    errors: Arc<AtomicU64>,
-}
-
-impl Liar {
-    /// `error` makes the error. Its argument is the node's own port.
-    async fn start(error: impl Fn(u16) -> String + Send + Sync + 'static) -> Self {
-        let (port, errors) = (Arc::new(AtomicU16::new(0)), Arc::new(AtomicU64::new(0)));
-        let (own, counted) = (port.clone(), errors.clone());
-        let peer = Peer::start(move |words| {
-            let own = own.load(SeqCst);
-            let word = words[0].to_ascii_uppercase();
-            match &*word {
-                b"CLUSTER" => {
-                    format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{own}\r\n")
-                }
-                b"INFO" => "$20\r\nredis_version:7.0.15\r\n".to_owned(),
-                // The script that checks the permissions of a new connection has no key, and gets no error.
-                b"EVAL" | b"EVALSHA" if words[2] != b"0" => {
-                    counted.fetch_add(1, SeqCst);
-                    format!("-{}\r\n", error(own))
-                }
-                _ => "+OK\r\n".to_owned(),
+/// Starts a node that claims to own all slots, and answers each script that has a key with `error(port)`. Also returns
+/// the number of errors so far.
+async fn liar(error: impl Fn(u16) -> String + Send + Sync + 'static) -> (Peer, Arc<AtomicU64>) {
+    let (port, errors) = (Arc::new(AtomicU16::new(0)), Arc::new(AtomicU64::new(0)));
+    let (own, counted) = (port.clone(), errors.clone());
+    let peer = Peer::start(move |words| {
+        let own = own.load(SeqCst);
+        let word = words[0].to_ascii_uppercase();
+        match &*word {
+            b"CLUSTER" => {
+                format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{own}\r\n")
             }
-        })
-        .await;
-        port.store(peer.port(), SeqCst);
-        Self { peer, errors }
-    }
-
-    fn store(&self) -> RedisStore {
-        store(RedisOptions::cluster([self.peer.url()]).unwrap(), TAGGED)
-    }
+            b"INFO" => "$20\r\nredis_version:7.0.15\r\n".to_owned(),
+            // The script that checks the permissions of a new connection has no key, and gets no error.
+            b"EVAL" | b"EVALSHA" if words[2] != b"0" => {
+                counted.fetch_add(1, SeqCst);
+                format!("-{}\r\n", error(own))
+            }
+            _ => "+OK\r\n".to_owned(),
+        }
+    })
+    .await;
+    port.store(peer.port(), SeqCst);
+    (peer, errors)
 }
 
 #[tokio::test]
@@ -71,15 +60,15 @@ async fn redirects_to_nowhere_and_in_a_circle_are_errors() {
     ];
     for lie in lies {
         let text = lie.clone();
-        let liar = Liar::start(move |own| text.replace(":OWN", &format!(":{own}"))).await;
-        let store = liar.store();
+        let (peer, errors) = liar(move |own| text.replace(":OWN", &format!(":{own}"))).await;
+        let store = store(RedisOptions::cluster([peer.url()]).unwrap(), TAGGED);
         for _ in 0..2 {
             let error = store.hello().await.unwrap_err().to_string();
             assert!(error.len() < 1_000, "{error}");
             let code = lie.split(' ').next().unwrap();
             assert!(error.contains(code) || !lie.contains(":OWN"), "{error}");
         }
-        let answered = liar.errors.load(SeqCst);
+        let answered = errors.load(SeqCst);
         assert!(answered <= 12, "{answered} of {lie}");
     }
 }

@@ -1,5 +1,5 @@
-//! The suite of every store on a real cluster of three primaries and three replicas, and short faults of clusters and
-//! of a primary with two replicas and three Sentinels. `make chaos` runs longer faults.
+//! The suite of every store on a real cluster of three primaries and three replicas. Short faults of clusters, and of a
+//! primary with two replicas and three Sentinels; `make chaos` runs longer faults.
 
 #[cfg(feature = "redis-tls")]
 mod certificates;
@@ -14,8 +14,8 @@ mod tls;
 mod trials;
 mod user;
 
-/// Runs each test of the suite on a cluster. There are no such tests with Sentinels, which only change how a store
-/// finds its server.
+/// Runs each test of the suite on a cluster. Sentinels need no such tests, because they only change how a store finds
+/// its server.
 macro_rules! conformance {
     ($($test:ident),* $(,)?) => {
         mod conforms_on_a_cluster {

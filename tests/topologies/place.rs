@@ -1,16 +1,14 @@
 //! A service on a cluster or behind Sentinels, and the data that it stores.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tower_pulse::{Builder, Pulse};
+use tower_pulse::Builder;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::faults::service::{Load, Service, Stored};
+use crate::faults::service::{Load, Pace, Service, Stored, with_options};
 use crate::rig::cluster::RedisCluster;
 use crate::rig::reads::{StoreOf, StoreReads};
-use crate::rig::seed::seed;
 use crate::rig::sentinel::{SERVICE, Sentinels};
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::{PATIENCE, look_until, until};
@@ -20,10 +18,7 @@ pub const TAGGED: &str = "{pulse:shop}:";
 
 /// A builder with short flush intervals.
 pub fn pulse(options: RedisOptions, prefix: &str) -> Builder {
-    let store = RedisStore::open(options.prefix(prefix)).unwrap();
-    Pulse::builder()
-        .store(Arc::new(store))
-        .flush_interval(Duration::from_millis(20))
+    with_options(options.prefix(prefix))
 }
 
 /// A store with long timeouts, because the tests run at the same time.
@@ -35,9 +30,8 @@ pub fn store(options: RedisOptions, prefix: &str) -> RedisStore {
 /// Makes a node own all slots of its cluster, and waits until the node serves them.
 pub async fn own_slots(node: &RedisServer) {
     let mut connection = node.connection().await;
-    let mut add = redis::cmd("CLUSTER");
-    add.arg("ADDSLOTS").arg((0..16_384).collect::<Vec<_>>());
-    add.exec_async(&mut connection).await.unwrap();
+    let slots: Vec<u16> = (0..16_384).collect();
+    let () = issue(&mut connection, "CLUSTER", ("ADDSLOTS", slots)).await;
     until("the node serves the slots", async || {
         let info: String = issue(&mut connection, "CLUSTER", "INFO").await;
         info.contains("cluster_state:ok")
@@ -46,9 +40,9 @@ pub async fn own_slots(node: &RedisServer) {
 }
 
 /// Starts a service with traffic, and waits until its first requests can be read.
-pub async fn under_load(builder: Builder) -> (Service, Load) {
+pub async fn under_load(builder: Builder, pace: Pace, seed: u64) -> (Service, Load) {
     let service = Service::new(builder);
-    let load = service.load(seed());
+    let load = service.load_at(pace, seed);
     service.flushed_again().await;
     // The first flush writes only the journal. The fold writes the tables, which are most of the keys.
     service.settle().await;
@@ -66,20 +60,19 @@ pub fn sentinel_options(sentinels: &Sentinels) -> RedisOptions {
     mapped(options, sentinels.address_map())
 }
 
-/// Maps the addresses that servers announce.
 pub fn mapped(options: RedisOptions, addresses: HashMap<String, String>) -> RedisOptions {
     options.address_map(move |announced| addresses.get(announced).cloned())
 }
 
 /// Reads the data from the node that owns the prefix's slot.
 pub async fn stored_in(cluster: &RedisCluster, prefix: &str) -> Stored {
-    let slot = cluster.slot(prefix).await;
-    Stored::read_below(prefix, &mut cluster.connection_to(slot).await).await
+    let owner = cluster.owner(cluster.slot(prefix).await).await;
+    let conn = &mut cluster.nodes[owner].server.connection().await;
+    Stored::read_below(prefix, conn).await
 }
 
-/// Reads the data from the primary.
 pub async fn stored_behind(sentinels: &Sentinels, prefix: &str) -> Stored {
-    let primary = &sentinels.servers()[sentinels.primary().await];
+    let primary = &sentinels.servers[sentinels.primary().await];
     Stored::read_below(prefix, &mut primary.server.connection().await).await
 }
 
@@ -94,13 +87,6 @@ pub async fn readable_again(service: &Service) -> Duration {
     })
     .await;
     start.elapsed()
-}
-
-/// Ends a service on a cluster, and panics unless every request was counted once.
-pub async fn end_exactly_in(service: &Service, cluster: &RedisCluster, prefix: &str) {
-    service.end().await;
-    service.assert_exact_in(stored_in(cluster, prefix).await);
-    service.assert_well();
 }
 
 /// Ends a service behind Sentinels, and panics unless every request was counted once.

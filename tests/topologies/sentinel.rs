@@ -17,12 +17,13 @@ use crate::topologies::trials;
 #[tokio::test]
 async fn a_failover_under_load_loses_nothing() {
     let sentinels = Sentinels::start().await;
-    let (service, load) = under_load(pulse(sentinel_options(&sentinels), PREFIX)).await;
+    let builder = pulse(sentinel_options(&sentinels), PREFIX);
+    let (service, load) = under_load(builder, LIGHT, seed()).await;
     let primary = sentinels.fail_over().await;
-    let port = sentinels.servers()[primary].server.port();
+    let port = sentinels.servers[primary].server.port();
     until("the service knows the new primary", async || {
-        let place = service.health().store.description;
-        place.contains(&format!("now 127.0.0.1:{port}"))
+        let description = service.health().store.description;
+        description.contains(&format!("now 127.0.0.1:{port}"))
     })
     .await;
     service.flushed_again().await;
@@ -43,15 +44,13 @@ async fn a_failover_under_load_loses_nothing() {
     service.flushed_again().await;
     load.stop().await;
     service.end().await;
-    let mut connection = sentinels.servers()[primary].server.connection().await;
+    let mut connection = sentinels.servers[primary].server.connection().await;
     service.assert_exact_in(Stored::read(&mut connection).await);
 }
 
-#[tokio::test]
-async fn calls_that_a_primary_acknowledged_while_it_was_cut_off_are_replayed() {
-    trials::cut_off_primaries(1, LIGHT, seed())
-        .await
-        .assert_exact();
+each_is_exact! {
+    calls_that_a_primary_acknowledged_while_it_was_cut_off_are_replayed:
+        trials::cut_off_primaries(1, LIGHT, seed());
 }
 
 /// When the frozen primary continues, it executes the calls that it has received. The calls do not change the
@@ -60,9 +59,10 @@ async fn calls_that_a_primary_acknowledged_while_it_was_cut_off_are_replayed() {
 async fn a_frozen_primary_is_replaced() {
     let sentinels = Sentinels::start().await;
     let builder = pulse(sentinel_options(&sentinels), PREFIX);
-    let (service, load) = under_load(builder.replay_bytes(32 << 20)).await;
+    let builder = builder.replay_bytes(32 << 20);
+    let (service, load) = under_load(builder, LIGHT, seed()).await;
     let before = sentinels.primary().await;
-    let frozen = &sentinels.servers()[before].server;
+    let frozen = &sentinels.servers[before].server;
     frozen.freeze();
     sentinels.another_primary(before).await;
     service.flushed_again().await;
@@ -105,6 +105,5 @@ async fn primary_and_sentinels_have_different_passwords() {
     }
     let unknown = RedisOptions::sentinel("another", sentinels.urls()).unwrap();
     let error = store(unknown, PREFIX).hello().await.unwrap_err();
-    let error = error.to_string();
-    assert!(error.contains("another"), "{error}");
+    assert!(error.to_string().contains("another"), "{error}");
 }

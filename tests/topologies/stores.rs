@@ -9,6 +9,6 @@ pub async fn on_cluster() -> Fixture {
     let (cluster, prefix) = (cluster().await, prefix());
     let owner = cluster.owner(cluster.slot(&prefix).await).await;
     let store = store(cluster_options(cluster), &prefix);
-    let client = cluster.nodes()[owner].server.client();
+    let client = cluster.nodes[owner].server.client();
     Fixture::over(store, Keys { client, prefix })
 }

@@ -27,10 +27,7 @@ async fn connections_with_tls_that_are_cut_lose_nothing() {
 
 /// A cluster of one server, which owns all slots.
 async fn only_node(tls: &Tls, port: u16, settings: &[(&str, &str)]) -> RedisServer {
-    let mut node = RedisServer::builder().node_of_a_cluster();
-    for (name, value) in tls.settings(port) {
-        node = node.arg(&format!("--{name}"), &value);
-    }
+    let mut node = tls.add_to(RedisServer::builder().node_of_a_cluster(), port);
     for (name, value) in settings {
         node = node.arg(name, value);
     }
@@ -59,39 +56,30 @@ async fn the_certificate_of_a_node_is_checked_against_its_name() {
     assert!(error.to_string().contains("certificate"), "{error}");
 }
 
-/// A server without TLS, which keeps the first bytes of each connection.
-struct PlainServer {
-    port: u16,
-    first_bytes: Arc<Mutex<Vec<Vec<u8>>>>,
+type FirstBytes = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// Starts a server without TLS. Returns its address, and the first bytes of each connection.
+async fn plain_server() -> (String, FirstBytes) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let first_bytes = FirstBytes::default();
+    let received = first_bytes.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut bytes = vec![0; 4_096];
+            let n = stream.read(&mut bytes).await.unwrap_or(0);
+            bytes.truncate(n);
+            received.lock().unwrap().push(bytes);
+        }
+    });
+    (address, first_bytes)
 }
 
-impl PlainServer {
-    async fn start() -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let first_bytes = Arc::new(Mutex::new(Vec::new()));
-        let received = first_bytes.clone();
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let mut bytes = vec![0; 4_096];
-                let n = stream.read(&mut bytes).await.unwrap_or(0);
-                bytes.truncate(n);
-                received.lock().unwrap().push(bytes);
-            }
-        });
-        Self { port, first_bytes }
-    }
-
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    /// Panics unless each client began with a handshake of TLS.
-    fn assert_only_tls(&self) {
-        let first_bytes = self.first_bytes.lock().unwrap();
-        assert!(!first_bytes.is_empty(), "no client has connected");
-        assert!(first_bytes.iter().all(|bytes| bytes.first() == Some(&0x16)));
-    }
+/// Panics unless each client began with a handshake of TLS.
+fn assert_only_tls(first_bytes: &FirstBytes) {
+    let first_bytes = first_bytes.lock().unwrap();
+    assert!(!first_bytes.is_empty(), "no client has connected");
+    assert!(first_bytes.iter().all(|bytes| bytes.first() == Some(&0x16)));
 }
 
 /// The cluster announces its ports without TLS to clients that connect with TLS.
@@ -99,13 +87,13 @@ impl PlainServer {
 async fn a_cluster_leads_no_client_away_from_tls() {
     let (tls, port) = (certificates(), free_port_with_bus());
     let node = only_node(&tls, port, &[("--cluster-announce-ip", "127.0.0.1")]).await;
-    let plain_server = PlainServer::start().await;
+    let (plain_server, first_bytes) = plain_server().await;
     let announced = format!("127.0.0.1:{}", node.port());
     let options = RedisOptions::cluster([format!("rediss://127.0.0.1:{port}")]).unwrap();
-    let addresses = HashMap::from([(announced, plain_server.address())]);
+    let addresses = HashMap::from([(announced, plain_server)]);
     let error = hello(mapped(trusting(options, &tls), addresses)).await;
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
-    plain_server.assert_only_tls();
+    assert_only_tls(&first_bytes);
 }
 
 /// The Sentinels with TLS announce a primary without TLS.
@@ -117,13 +105,13 @@ async fn a_sentinel_leads_no_client_away_from_tls() {
         ..Setup::default()
     };
     let sentinels = Sentinels::start_with(setup).await;
-    let plain_server = PlainServer::start().await;
+    let (plain_server, first_bytes) = plain_server().await;
     let options = RedisOptions::sentinel(SERVICE, sentinels.tls_urls()).unwrap();
     let addresses = sentinels.address_map().into_keys();
-    let addresses = addresses.map(|announced| (announced, plain_server.address()));
+    let addresses = addresses.map(|announced| (announced, plain_server.clone()));
     let error = hello(mapped(trusting(options, &tls), addresses.collect())).await;
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
-    plain_server.assert_only_tls();
+    assert_only_tls(&first_bytes);
     let plain = format!("redis://{SERVICE}");
     let refused = RedisOptions::sentinel(&plain, sentinels.tls_urls()).unwrap_err();
     assert!(refused.to_string().contains("rediss://"), "{refused}");

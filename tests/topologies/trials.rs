@@ -1,5 +1,5 @@
-//! Faults of clusters and of primaries with Sentinels. The short form of each fault is a test, and the long form a row
-//! of `make chaos`.
+//! Faults of clusters and of primaries with Sentinels. The short form of each fault is a test, and the long form is a
+//! row of `make chaos`.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,13 @@ use crate::rig::cluster::{Node, RedisCluster};
 #[cfg(feature = "redis-tls")]
 use crate::rig::proxy::Proxy;
 use crate::rig::sentinel::Sentinels;
+use crate::rig::server::{Builder, RedisServer};
 use crate::rig::shared;
 #[cfg(feature = "redis-tls")]
 use crate::topologies::certificates::{behind_proxies, certificates};
 use crate::topologies::place::{
     TAGGED, cluster_options, pulse, readable_again, sentinel_options, stored_behind, stored_in,
+    under_load,
 };
 use crate::topologies::user::User;
 
@@ -24,7 +26,6 @@ const READABLE: Duration = Duration::from_secs(10);
 /// calls per second.
 const REPLAY_BYTES: usize = 32 << 20;
 
-/// A service under load.
 struct Trial {
     service: Service,
     load: Load,
@@ -34,11 +35,7 @@ struct Trial {
 
 impl Trial {
     async fn start(builder: tower_pulse::Builder, pace: Pace, seed: u64) -> Self {
-        let service = Service::new(builder.replay_bytes(REPLAY_BYTES));
-        let load = service.load_at(pace, seed);
-        service.flushed_again().await;
-        // The first flush writes only the journal. The fold writes the tables, which are most of the keys.
-        service.settle().await;
+        let (service, load) = under_load(builder.replay_bytes(REPLAY_BYTES), pace, seed).await;
         Self {
             service,
             load,
@@ -63,9 +60,8 @@ impl Trial {
         let flush = self.service.health().flush;
         let line = format!("{} resets", flush.store_resets);
         report.fault_if(flush.store_resets > 0, line);
-        report
-            .notes
-            .push(format!("{} calls replayed", flush.replayed));
+        let line = format!("{} calls replayed", flush.replayed);
+        report.notes.push(line);
         report
     }
 
@@ -92,7 +88,7 @@ pub async fn slot_moved(moves: u64, pace: Pace, seed: u64) -> Report {
     let nodes = [cluster.other_primary(slot).await, cluster.owner(slot).await];
     let (mut keys, mut all_redirected, mut at_once) = (0, true, 0);
     for to in nodes.into_iter().cycle().take(moves as usize) {
-        let node = &cluster.nodes()[to];
+        let node = &cluster.nodes[to];
         let before = asking(node).await;
         keys += cluster.move_slot(slot, to, Duration::from_millis(5)).await;
         all_redirected &= asking(node).await > before;
@@ -128,9 +124,12 @@ pub async fn failovers(rounds: u64, pace: Pace, seed: u64) -> Report {
             trial.recover().await;
         } else {
             // An unplanned failover: the calls that the replica lacks are replayed.
-            let killed = cluster.kill_owner(slot).await;
+            let killed = &cluster.nodes[cluster.owner(slot).await].server;
+            killed.kill_9();
+            // Waits until a replica owns the slot.
+            cluster.owner(slot).await;
             trial.recover().await;
-            cluster.nodes()[killed].server.restart().await;
+            killed.restart().await;
         }
         cluster.wait_until_healthy().await;
         pause(300).await;
@@ -178,12 +177,15 @@ pub async fn cut_off_primaries(rounds: u64, pace: Pace, seed: u64) -> Report {
 }
 
 pub async fn cluster_down(outage: Duration, pace: Pace, seed: u64) -> Report {
-    let cluster = RedisCluster::start_durable().await;
+    let cluster = RedisCluster::start_with(None, Builder::durable).await;
     let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), pace, seed).await;
-    cluster.kill_all();
+    let servers = || cluster.nodes.iter().map(|node| &node.server);
+    servers().for_each(RedisServer::kill_9);
     trial.service.flush_failed().await;
     tokio::time::sleep(outage).await;
-    cluster.restart_all().await;
+    for server in servers() {
+        server.restart().await;
+    }
     trial.recover().await;
     let seconds = outage.as_secs_f64();
     let done =
@@ -208,16 +210,14 @@ pub async fn credentials(rotations: u64, pace: Pace, seed: u64) -> Report {
         "password replaced {rotations} times: connections were killed, and the application gave the old password first"
     );
     let mut report = trial.end_in(cluster, &prefix, done).await;
-    report.fault_if(
-        !is_asked,
-        "the application was not asked for the new password",
-    );
+    let line = "the application was not asked for the new password";
+    report.fault_if(!is_asked, line);
     report
 }
 
 #[cfg(feature = "redis-tls")]
 pub async fn tls_cut(cuts: u64, pace: Pace, seed: u64) -> Report {
-    let cluster = RedisCluster::start_tls(&certificates()).await;
+    let cluster = RedisCluster::start_with(Some(&certificates()), |node| node).await;
     let (proxies, options) = behind_proxies(&cluster).await;
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut trial = Trial::start(pulse(options, TAGGED), pace, seed).await;

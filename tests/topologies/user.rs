@@ -11,15 +11,10 @@ use crate::rig::cluster::RedisCluster;
 #[derive(Clone)]
 pub struct User {
     name: String,
-    passwords: Arc<Mutex<Passwords>>,
+    /// The current password is the last. The application gives each old password once more before the current one, as a
+    /// cache of passwords might do.
+    passwords: Arc<Mutex<Vec<String>>>,
     asked: Arc<AtomicU64>,
-}
-
-#[derive(Default)]
-struct Passwords {
-    current: String,
-    /// The old password. The application gives it once more before the current one, as a cache of passwords might do.
-    stale: Option<String>,
 }
 
 impl User {
@@ -43,14 +38,9 @@ impl User {
         let set = format!(">{password}");
         let words = ["ACL", "SETUSER", &self.name, "resetpass", &set];
         cluster.tell_all(&words).await;
-        {
-            let mut passwords = self.passwords.lock().unwrap();
-            let before = std::mem::replace(&mut passwords.current, password);
-            passwords.stale = Some(before).filter(|before| !before.is_empty());
-        }
-        cluster
-            .tell_all(&["CLIENT", "KILL", "USER", &self.name])
-            .await;
+        self.passwords.lock().unwrap().push(password);
+        let kill = ["CLIENT", "KILL", "USER", &self.name];
+        cluster.tell_all(&kill).await;
     }
 
     /// Options with which the store asks the application for the user's password.
@@ -61,14 +51,15 @@ impl User {
             async move {
                 user.asked.fetch_add(1, SeqCst);
                 let mut passwords = user.passwords.lock().unwrap();
-                let current = passwords.current.clone();
-                let password = passwords.stale.take().unwrap_or(current);
+                let password = match passwords.len() {
+                    1 => passwords[0].clone(),
+                    _ => passwords.remove(0),
+                };
                 Ok::<_, std::io::Error>(RedisCredentials::new(&*user.name, password))
             }
         })
     }
 
-    /// How often the application was asked.
     pub fn asked(&self) -> u64 {
         self.asked.load(SeqCst)
     }

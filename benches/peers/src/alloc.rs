@@ -11,7 +11,7 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-static ON: AtomicBool = AtomicBool::new(false);
+static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -20,7 +20,7 @@ thread_local! {
 
 #[inline]
 fn count(allocations: u64, bytes: i64) {
-    if ON.load(Ordering::Relaxed) {
+    if IS_COUNTING.load(Ordering::Relaxed) {
         let _ = COUNT.try_with(|total| total.set(total.get() + allocations));
         let _ = BYTES.try_with(|total| total.set(total.get() + bytes));
     }
@@ -62,9 +62,9 @@ unsafe impl GlobalAlloc for Counting {
 /// The number of allocations, including growth, that this thread makes while `work` runs.
 pub(crate) fn counted(work: impl FnOnce()) -> u64 {
     let before = COUNT.get();
-    ON.store(true, Ordering::Relaxed);
+    IS_COUNTING.store(true, Ordering::Relaxed);
     work();
-    ON.store(false, Ordering::Relaxed);
+    IS_COUNTING.store(false, Ordering::Relaxed);
     COUNT.get() - before
 }
 

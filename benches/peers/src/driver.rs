@@ -27,12 +27,10 @@ pub(crate) struct Runtimes {
     requests: Runtime,
     /// Runs a row's work outside of requests: flushes, exporters.
     background: Runtime,
-    /// The interval of rows that flush.
     flush_interval: Duration,
 }
 
 impl Runtimes {
-    /// Starts both runtimes.
     pub(crate) fn new(flush_interval: Duration) -> std::io::Result<Self> {
         Ok(Self {
             flush_interval,
@@ -44,7 +42,6 @@ impl Runtimes {
         })
     }
 
-    /// The runtime for work outside of requests.
     pub(crate) fn background(&self) -> &Handle {
         self.background.handle()
     }
@@ -85,17 +82,16 @@ pub(crate) async fn send(app: &mut Router, uris: &[Uri], requests: usize) {
     }
 }
 
-/// Sends requests on this thread.
 #[inline(never)]
-pub(crate) fn requests(runtimes: &Runtimes, app: &mut Router, uris: &[Uri], requests: usize) {
+pub(crate) fn send_here(runtimes: &Runtimes, app: &mut Router, uris: &[Uri], requests: usize) {
     runtimes.run_requests(send(app, uris, requests));
 }
 
-/// Calls [`requests`]. Callgrind counts the instructions of the function with this name. Without the `black_box`, the
+/// Calls [`send_here`]. Callgrind counts the instructions of the function with this name. Without the `black_box`, the
 /// compiler would merge the two functions, because they would be equal.
 #[inline(never)]
 pub(crate) fn measured_requests(runtimes: &Runtimes, app: &mut Router, uris: &[Uri], count: usize) {
-    requests(runtimes, app, uris, black_box(count));
+    send_here(runtimes, app, uris, black_box(count));
 }
 
 /// The CPU time of this thread in nanoseconds.
@@ -130,7 +126,7 @@ pub(crate) fn nanoseconds(
         for &at in &order {
             let app = &mut apps[at].1;
             let count = options.requests;
-            requests(runtimes, &mut app.router, &uris, count / 10);
+            send_here(runtimes, &mut app.router, &uris, count / 10);
             let start = thread_nanos();
             measured_requests(runtimes, &mut app.router, &uris, count);
             let nanos = thread_nanos() - start;
@@ -140,8 +136,8 @@ pub(crate) fn nanoseconds(
     results
 }
 
-/// The allocations per request, on the thread of the request: the smallest of [`RUNS`] measurements. On a busy machine,
-/// a delayed request may enter the list of the slowest requests, which allocates.
+/// The allocations per request, on the thread of the request: the fewest of [`RUNS`] measurements. On a busy machine, a
+/// delayed request may allocate, because it enters the list of the slowest requests.
 pub(crate) fn allocations(
     runtimes: &Runtimes,
     apps: &mut [(&'static Row, App)],
@@ -150,7 +146,7 @@ pub(crate) fn allocations(
     let uris = uris(ROUTES);
     apps.iter_mut()
         .map(|(row, app)| {
-            requests(runtimes, &mut app.router, &uris, REQUESTS);
+            send_here(runtimes, &mut app.router, &uris, REQUESTS);
             let counts = (0..RUNS).map(|_| {
                 alloc::counted(|| measured_requests(runtimes, &mut app.router, &uris, REQUESTS))
             });

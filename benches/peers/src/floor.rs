@@ -20,20 +20,17 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 const SHARDS: usize = 2;
-/// 16 buckets for each power of two of nanoseconds.
+/// 16 buckets for each doubling of the nanoseconds.
 const BUCKETS: usize = 64 * 16;
 
-/// The layer.
 #[derive(Clone)]
 pub(crate) struct Floor(Arc<Routes>);
 
-/// The counts of all routes.
 struct Routes {
     clock: Clock,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
-/// The counts of a route.
 struct Slot {
     clock: Clock,
     shards: [Shard; SHARDS],
@@ -47,7 +44,6 @@ struct Shard {
 }
 
 impl Floor {
-    /// A layer with empty counts.
     pub(crate) fn new() -> Self {
         Self(Arc::new(Routes {
             clock: Clock::new(),
@@ -84,7 +80,7 @@ impl Slot {
     }
 }
 
-/// Adds by a load and a store, because only one thread writes to a shard.
+/// Adds by a load and a store, as if only one thread wrote to a shard.
 #[inline]
 fn add(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed) + n, Relaxed);
@@ -121,7 +117,6 @@ impl<S> Layer<S> for Floor {
     }
 }
 
-/// The service of one route.
 #[derive(Clone)]
 pub(crate) struct FloorService<S> {
     inner: S,
@@ -162,7 +157,7 @@ where
 }
 
 pin_project! {
-    /// Records when the response is ready.
+    /// Records the request when its response is ready.
     pub(crate) struct FloorFuture<F> {
         #[pin]
         inner: F,

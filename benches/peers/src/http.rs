@@ -24,7 +24,6 @@ pub(crate) struct Loopback {
     pub(crate) rates: Vec<f64>,
 }
 
-/// A server in its own process.
 struct Server {
     process: Child,
     port: u16,
@@ -71,13 +70,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Closing the pipe ends the server and its own child processes.
+        // Closing the pipe ends the server.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
     }
 }
 
-/// Requests per second of each row, interleaved.
+/// Requests per second of each row, by round.
 pub(crate) fn loopback(
     apps: &[(&'static Row, App)],
     options: &Options,

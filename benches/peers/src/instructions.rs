@@ -5,13 +5,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::Failure;
-use crate::driver::{ROUTES, Runtimes, measured_requests, requests, uris};
+use crate::driver::{ROUTES, Runtimes, measured_requests, send_here, uris};
 use crate::rows::{self, App, Row};
 
 const REQUESTS: usize = 2_000;
 
-/// The number of counts of each row. The least count is used, because the work of other threads can only add to a
-/// count.
+/// How often each row is counted. The least count is used, because the work of other threads can only add to a count.
 pub(crate) const RUNS: usize = 3;
 
 /// The flush interval while instructions are counted. The interval is long, because the instructions of flushes would
@@ -69,7 +68,7 @@ pub(crate) fn child(runtimes: &Runtimes, id: &str) -> Result<(), Failure> {
     for row in rows::ROWS.iter().filter(|row| row.id == id) {
         let mut app = rows::build(row, runtimes)?;
         let uris = uris(ROUTES);
-        requests(runtimes, &mut app.router, &uris, 20 * ROUTES);
+        send_here(runtimes, &mut app.router, &uris, 20 * ROUTES);
         measured_requests(runtimes, &mut app.router, &uris, REQUESTS);
     }
     Ok(())

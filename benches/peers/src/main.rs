@@ -63,7 +63,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     if let Some(id) = &options.instructions_of {
         return instructions::child(&runtimes, id);
     }
-    if options.ratios {
+    if options.is_extra_process {
         return processes::child(&runtimes, options);
     }
     if let Some(id) = &options.serve {
@@ -74,7 +74,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     for row in rows::selected(&options.only)? {
         match rows::build(row, &runtimes) {
             Ok(app) => apps.push((row, app)),
-            Err(why) => results.missing(row, why),
+            Err(why) => results.add_missing(row, why),
         }
     }
     if options.measures(Measure::Nanos) {

@@ -5,18 +5,18 @@ use crate::rows::{BODY_END, IDENTITY, IDENTITY_FIVE_POLLS, PULSE, PULSE_FIVE_POL
 /// The text of `--help`.
 pub(crate) const USAGE: &str = "\
 Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [--processes N] [--requests N] [--quick]
-  --only      only these rows, bare and the floor
+                   [--check]
+  --only      measure only these rows, and always bare and the floor
   --measure   only these measurements: ns, alloc, instr, workers, pause, memory, http;
               by default all but http
   --http      also measure http: requests/s over loopback, with wrk
   --rounds    rounds that measure nanoseconds, 90 by default
   --processes extra processes that measure nanoseconds again, 10 by default
   --requests  requests per row and round, 10000 by default
-  --quick     fewer rounds of everything
+  --quick     fewer rounds and processes
   --check     measure only allocations and instructions, which do not vary between runs, and fail
-              if they have grown";
+              if they exceed their limits";
 
-/// One kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// Nanoseconds per request.
@@ -45,7 +45,6 @@ const MEASURES: [(&str, Measure); 7] = [
     ("http", Measure::Http),
 ];
 
-/// The options of the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Whether to print the usage and exit.
@@ -54,13 +53,12 @@ pub(crate) struct Options {
     pub(crate) check: bool,
     /// The rows to measure, by id; all if empty.
     pub(crate) only: Vec<String>,
-    /// The measurements to make.
     pub(crate) measure: Vec<Measure>,
     /// Rounds of the measurement of nanoseconds.
     pub(crate) rounds: usize,
     /// The number of extra processes that measure nanoseconds.
     pub(crate) processes: usize,
-    /// Rounds of slower measurements.
+    /// Rounds of the measurements with two workers and of pauses.
     pub(crate) long_rounds: usize,
     /// Rounds over loopback.
     pub(crate) http_rounds: usize,
@@ -71,13 +69,12 @@ pub(crate) struct Options {
     /// The row of a process that runs under callgrind.
     pub(crate) instructions_of: Option<String>,
     /// Whether this is one of the extra processes of `--processes`.
-    pub(crate) ratios: bool,
+    pub(crate) is_extra_process: bool,
     /// The row of a server for wrk.
     pub(crate) serve: Option<String>,
 }
 
 impl Options {
-    /// Parses the arguments.
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             help: false,
@@ -91,7 +88,7 @@ impl Options {
             long_rounds: 30,
             requests: 10_000,
             instructions_of: None,
-            ratios: false,
+            is_extra_process: false,
             serve: None,
         };
         options.measure.retain(|measure| *measure != Measure::Http);
@@ -125,7 +122,7 @@ impl Options {
                 "--serve" => options.serve = Some(value()?),
                 "--rounds" => options.rounds = number(value()?)?,
                 "--processes" => options.processes = number(value()?)?,
-                "--ratios" => options.ratios = true,
+                "--ratios" => options.is_extra_process = true,
                 "--requests" => options.requests = number(value()?)?,
                 "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
                 "--measure" => {
@@ -138,15 +135,14 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether this kind of measurement was asked for.
     pub(crate) fn measures(&self, measure: Measure) -> bool {
         self.measure.contains(&measure)
     }
 }
 
 fn measure(name: &str) -> Result<Measure, String> {
-    let entry = MEASURES.iter().find(|(word, _)| *word == name);
-    entry
+    let found = MEASURES.iter().find(|(word, _)| *word == name);
+    found
         .map(|(_, measure)| *measure)
         .ok_or(format!("`{name}` cannot be measured: see --help"))
 }

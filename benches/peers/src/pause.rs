@@ -20,7 +20,7 @@ const CONTEXTS: usize = 2_000;
 /// The length of a period with or without flushes.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// 99.9th percentiles of the time of a request, in microseconds.
+/// 99.9th percentiles of the durations of requests, in microseconds.
 #[derive(Debug)]
 pub(crate) struct Pause {
     /// The store to which the thread flushes.
@@ -73,13 +73,13 @@ fn pause(
 
     let (mut with, mut without, mut flushes) = (Vec::new(), Vec::new(), 0);
     for round in 0..2 * options.long_rounds {
-        let flushing = round % 2 == 0;
+        let is_flushing = round % 2 == 0;
         let stop = AtomicBool::new(false);
         let nanos = std::thread::scope(|scope| {
             let flusher = scope.spawn(|| {
                 let mut count = 0;
                 while !stop.load(Relaxed) {
-                    if !flushing {
+                    if !is_flushing {
                         std::thread::sleep(Duration::from_millis(1));
                     } else if runtimes.background().block_on(pulse.flush()).is_ok() {
                         count += 1;
@@ -92,7 +92,7 @@ fn pause(
             flushes += flusher.join().unwrap_or_default();
             nanos
         });
-        let periods = if flushing { &mut with } else { &mut without };
+        let periods = if is_flushing { &mut with } else { &mut without };
         periods.push(quantile(&nanos, 0.999) / 1e3);
     }
     let pairs = with.iter().zip(&without);

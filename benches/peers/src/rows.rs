@@ -23,26 +23,19 @@ use axum::routing::{MethodRouter, get};
 use crate::driver::{ROUTES, Runtimes};
 use crate::floor::Floor;
 
-/// A row of the table.
 pub(crate) struct Row {
-    /// The id, for `--only`.
     pub(crate) id: &'static str,
-    /// The name in the table.
     pub(crate) name: &'static str,
     /// The number of polls of each request.
     polls: usize,
     add: fn(Router, &Runtimes) -> Result<App, String>,
 }
 
-/// The baseline's id.
 pub(crate) const BARE: &str = "bare";
 /// The id of the layer that does nothing.
 pub(crate) const IDENTITY: &str = "identity";
-/// The floor's id.
 pub(crate) const FLOOR: &str = "floor";
-/// The id of tower-http's TraceLayer.
 pub(crate) const TRACE: &str = "trace";
-/// The id of axum-prometheus.
 pub(crate) const PROMETHEUS: &str = "axum-prometheus";
 /// The id of tower-pulse, timed to the head.
 pub(crate) const PULSE: &str = "pulse";
@@ -141,9 +134,8 @@ impl Row {
     }
 }
 
-/// A Router that is ready for requests, with the values that must outlive it.
+/// A Router that is ready for requests, and the values that must outlive the Router.
 pub(crate) struct App {
-    /// The Router.
     pub(crate) router: Router,
     _keep: Box<dyn Any>,
 }
@@ -151,7 +143,7 @@ pub(crate) struct App {
 impl App {
     fn keeping(router: Router, keep: impl Any) -> Self {
         Self {
-            // `axum::serve` makes this call once. Without it, the layer would be applied again for each request.
+            // `axum::serve` makes this call once. Without this call, each request would apply the layer again.
             router: router.with_state(()),
             _keep: Box::new(keep),
         }
@@ -164,12 +156,11 @@ impl From<Router> for App {
     }
 }
 
-/// The routes of every row, which answer at their first poll.
 pub(crate) fn routes() -> Router {
     routes_with(|| get(|| async { "pong" }))
 }
 
-/// Routes that answer at the poll with this number.
+/// Routes that answer at poll number `polls`.
 fn routes_of_polls(polls: usize) -> Router {
     routes_with(|| {
         get(move || async move {

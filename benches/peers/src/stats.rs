@@ -3,7 +3,6 @@
 /// The median of many values, with its quartiles.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Median {
-    /// The median.
     pub(crate) value: f64,
     /// The first quartile.
     pub(crate) low: f64,
@@ -12,7 +11,6 @@ pub(crate) struct Median {
 }
 
 impl Median {
-    /// Computes the median and quartiles of these values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);

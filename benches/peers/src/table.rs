@@ -11,24 +11,20 @@ use crate::rows::{BARE, FLOOR, PROMETHEUS, PULSE, ROWS, Row, TRACE};
 use crate::stats::Median;
 use crate::workers::{Rate, Throughput};
 
-/// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     rounds: usize,
     /// Whether all rows were asked for. If so, the table of goals also lists goals that were not measured.
-    pub(crate) complete: bool,
-    http: bool,
+    pub(crate) has_all_rows: bool,
+    has_http: bool,
     /// Nanoseconds per request, by row and round.
     pub(crate) nanos: Vec<(&'static str, Vec<f64>)>,
     /// The overhead in the extra processes of `--processes`.
     pub(crate) processes: Vec<Ratios>,
-    /// Allocations per request.
     pub(crate) allocations: Vec<(&'static str, f64)>,
-    /// Instructions per request.
     pub(crate) instructions: Vec<(&'static str, f64)>,
     /// Requests per second of two worker threads.
     pub(crate) workers: Vec<Throughput>,
-    /// The time that a flush adds to a request.
     pub(crate) pauses: Vec<Pause>,
     /// Bytes of memory that a context takes in the process.
     pub(crate) bytes_per_context: Option<f64>,
@@ -36,23 +32,20 @@ pub(crate) struct Results {
     pub(crate) loopback: Vec<Loopback>,
     /// Rows that are not available, and why.
     missing: Vec<(&'static str, String)>,
-    /// Notes for the reader.
     pub(crate) notes: Vec<String>,
 }
 
 impl Results {
-    /// Empty results.
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             rounds: options.rounds,
-            complete: options.only.is_empty(),
-            http: options.measures(Measure::Http),
+            has_all_rows: options.only.is_empty(),
+            has_http: options.measures(Measure::Http),
             ..Self::default()
         }
     }
 
-    /// Adds a row that is not available.
-    pub(crate) fn missing(&mut self, row: &'static Row, why: String) {
+    pub(crate) fn add_missing(&mut self, row: &'static Row, why: String) {
         self.missing.push((row.id, why));
     }
 
@@ -73,7 +66,7 @@ impl Results {
         Some(self.overhead(id)?.value / self.overhead(to)?.value)
     }
 
-    /// The median of a ratio over all processes.
+    /// The median of a ratio over the extra processes.
     pub(crate) fn over_processes(&self, ratio: fn(&Ratios) -> f64) -> Option<Median> {
         let all = (!self.processes.is_empty()).then_some(&self.processes)?;
         Some(Median::of(all.iter().map(ratio)))
@@ -111,34 +104,32 @@ impl Results {
         ))
     }
 
-    /// The tables as markdown.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::new();
-        self.head(&mut text);
+        self.write_head(&mut text);
         for row in ROWS {
-            self.row(&mut text, row);
+            self.write_row(&mut text, row);
         }
-        self.control(&mut text);
+        self.write_control(&mut text);
         for note in &self.notes {
             text += &format!("\n{note}\n");
         }
-        self.by_process(&mut text);
-        self.two_workers(&mut text);
-        self.pause(&mut text);
+        self.write_processes(&mut text);
+        self.write_two_workers(&mut text);
+        self.write_pauses(&mut text);
         text += "\n";
         text += &goals::markdown(self);
         text
     }
 
-    /// Adds the difference between two equal servers.
-    fn control(&self, text: &mut String) {
+    fn write_control(&self, text: &mut String) {
         if let Some(control) = http::fraction(&self.loopback, CONTROL) {
             let control = fraction(Some(control));
             let _ = writeln!(text, "| {CONTROL} | | | | | | | | | {control} |");
         }
     }
 
-    fn by_process(&self, text: &mut String) {
+    fn write_processes(&self, text: &mut String) {
         let to_head = self.over_processes(|ratios| ratios.to_head);
         let to_body_end = self.over_processes(|ratios| ratios.to_body_end);
         if to_head.is_some() {
@@ -152,7 +143,7 @@ impl Results {
         }
     }
 
-    fn two_workers(&self, text: &mut String) {
+    fn write_two_workers(&self, text: &mut String) {
         if self.workers.is_empty() {
             return;
         }
@@ -181,7 +172,7 @@ impl Results {
         }
     }
 
-    fn pause(&self, text: &mut String) {
+    fn write_pauses(&self, text: &mut String) {
         if self.pauses.is_empty() {
             return;
         }
@@ -201,13 +192,13 @@ impl Results {
         }
     }
 
-    fn head(&self, text: &mut String) {
+    fn write_head(&self, text: &mut String) {
         let _ = writeln!(text, "{}\n", origin());
         if let Some(bare) = self.nanos_of(BARE) {
             let bare = Median::of(bare.iter().copied());
             let _ = writeln!(
                 text,
-                "Bare: {:.0} ns/request ({:.0}-{:.0}), {} allocations, {} instructions. Medians of {} interleaved rounds, in brackets the middle half of them.\n",
+                "Bare: {:.0} ns/request ({:.0}-{:.0}), {} allocations, {} instructions. Medians of {} interleaved rounds, with the middle half of the rounds in brackets.\n",
                 bare.value,
                 bare.low,
                 bare.high,
@@ -217,16 +208,16 @@ impl Results {
             );
         }
         *text += "| Layer | ns over bare | / floor | / TraceLayer | / axum-prometheus | allocations over bare | instructions over bare | two workers, one path: throughput / bare | two workers, 20 paths: throughput / bare |";
-        *text += if self.http {
+        *text += if self.has_http {
             " loopback: requests/s / bare |\n"
         } else {
             "\n"
         };
         *text += "|---|---|---|---|---|---|---|---|---|";
-        *text += if self.http { "---|\n" } else { "\n" };
+        *text += if self.has_http { "---|\n" } else { "\n" };
     }
 
-    fn row(&self, text: &mut String, row: &Row) {
+    fn write_row(&self, text: &mut String, row: &Row) {
         if row.id == BARE {
             return;
         }
@@ -258,7 +249,7 @@ impl Results {
             fraction(same),
             fraction(all),
         );
-        if self.http {
+        if self.has_http {
             let loopback = http::fraction(&self.loopback, row.id);
             let _ = write!(text, " {} |", fraction(loopback));
         }
@@ -290,7 +281,7 @@ fn value_of<'a, T>(rows: &'a [(&str, T)], id: &str) -> Option<&'a T> {
         .map(|(_, value)| value)
 }
 
-/// A value with this number of digits, or an empty text. For 0 digits, a small value with a fraction gets two digits.
+/// A value with `digits` decimals, or an empty text. For 0 decimals, a small value with a fraction gets two.
 fn shown(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| {
         let digits = if digits == 0 && value.abs() < 100.0 && value.fract().abs() > 0.005 {

@@ -18,7 +18,6 @@ const BURST: usize = 100;
 /// Requests per second of one row.
 #[derive(Debug)]
 pub(crate) struct Throughput {
-    /// The row's id.
     pub(crate) id: &'static str,
     /// With all requests on the same path, by round.
     pub(crate) same: Vec<Rate>,
@@ -26,7 +25,6 @@ pub(crate) struct Throughput {
     pub(crate) all: Vec<Rate>,
 }
 
-/// The speed of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     /// Requests per second.
@@ -36,7 +34,7 @@ pub(crate) struct Rate {
     pub(crate) cpu: f64,
 }
 
-/// Requests per second on two worker threads, interleaved.
+/// Requests per second of each row, on two worker threads.
 pub(crate) fn throughput(
     apps: &[(&'static Row, App)],
     options: &Options,

@@ -39,7 +39,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Clone)]
 pub struct Access {
     rule: Rule,
-    /// The second token of [`Rule::Token`], which only reads.
+    /// The second token of [`Rule::Token`], with which requests only read.
     read_only: Option<Secret>,
     /// The hosts that requests to an open router may name.
     hosts: Hosts,
@@ -76,8 +76,8 @@ impl Permission {
         }
     }
 
-    /// Permits reading. Requests that add or remove a mark, or acknowledge a change, are answered 403, and the page
-    /// does not offer these actions.
+    /// Permits reading. Requests that add or remove a mark, or acknowledge a change, are answered 403, and the
+    /// dashboard does not offer these actions.
     pub fn read() -> Self {
         Self {
             may_read: true,
@@ -94,7 +94,7 @@ impl Permission {
     }
 
     /// Sets the caller's name, which is shown with the changes that the caller acknowledges. Hidden characters are
-    /// escaped, and the result is cut after 64 bytes. Without a name, the page asks for one.
+    /// escaped, and the result is cut after 64 bytes. Without a name, the dashboard asks for one.
     #[must_use]
     pub fn named(mut self, name: impl AsRef<str>) -> Self {
         self.name = Some(name.as_ref().into());
@@ -105,7 +105,7 @@ impl Permission {
         self.may_write
     }
 
-    /// The caller's name; `None` if the access gives none, or a blank one.
+    /// The caller's name; `None` if it is missing or blank.
     pub(super) fn name(&self) -> Option<&str> {
         let name = self.name.as_deref();
         name.filter(|name| !name.trim().is_empty())
@@ -121,7 +121,6 @@ impl From<bool> for Permission {
     }
 }
 
-/// An asynchronous function of the application.
 type AsyncRule = dyn Fn(&Parts) -> BoxFuture<'static, Permission> + Send + Sync;
 
 /// The time after which an [`AsyncRule`] counts as failed, and the request is answered 503.
@@ -145,9 +144,9 @@ impl Access {
         }
     }
 
-    /// Allows requests that carry `token`: as a `Bearer` header, or as the password of any user, so that a browser can
-    /// ask for the token. The user is the name of the person. Whitespace around `token`, such as a line end from a
-    /// file, is removed. Creating the router with an empty token fails.
+    /// Allows requests that carry `token`: as a `Bearer` header, or as a password, which browsers ask for. Any user
+    /// name is allowed, and names the caller. Whitespace around `token`, such as a line end from a file, is removed.
+    /// With an empty token, `mount` panics.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -157,9 +156,9 @@ impl Access {
         Self::of(Rule::Token(Secret::new(token.as_ref().trim_ascii())))
     }
 
-    /// Adds a second token to [`token`](Self::token), with which a request can read, but not write: the page has no
-    /// buttons that write, and `POST` and `DELETE` are answered 403. Creating the router fails if this token is empty or
-    /// equals the first one, or if the access was not made by `token`.
+    /// Adds a second token to [`token`](Self::token), with which a request can read, but not write: the dashboard has
+    /// no buttons that write, and `POST` and `DELETE` are answered 403. `mount` panics if this token is empty or equals
+    /// the first one, or if the access was not made by `token`.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -172,8 +171,8 @@ impl Access {
         self
     }
 
-    /// Allows requests that carry `user` and `password`, which a browser asks for. Creating the router fails if the
-    /// password is empty or the user contains a colon.
+    /// Allows requests that carry `user` and `password`, which a browser asks for. `mount` panics if the password is
+    /// empty or the user contains a colon.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -182,7 +181,7 @@ impl Access {
     pub fn basic(user: impl AsRef<str>, password: impl AsRef<str>) -> Self {
         let user = Secret {
             // In HTTP the user ends at the first colon, so no request could carry a user with a colon.
-            usable: !user.as_ref().contains(':'),
+            is_usable: !user.as_ref().contains(':'),
             ..Secret::new(user.as_ref())
         };
         Self::of(Rule::Basic(user, Secret::new(password.as_ref())))
@@ -253,8 +252,8 @@ impl Access {
 
     /// Allows requests to an [open](Self::open) router that name this host, such as `pulse.internal`. Case, a port and
     /// a trailing dot are ignored, and IP addresses are always allowed. `X-Forwarded-Host` is not trusted: behind a
-    /// proxy, name the host that the proxy sends. Creating the router with an invalid host fails. An access with
-    /// credentials, or with a function of the application, checks no host.
+    /// proxy, name the host that the proxy sends. With an invalid host, `mount` panics. An access with credentials, or
+    /// with a function of the application, checks no host.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -283,8 +282,8 @@ impl Access {
     pub(super) fn warn_if_open(&self) {
         if matches!(self.rule, Rule::Open) && !self.hosts.any {
             tracing::warn!(
-                "the admin pages are open to everyone who can reach this service, because Access::open() requires no \
-                 login. Use Access::token or Access::basic. If your own authentication protects the pages, use \
+                "the dashboard is open to everyone who can reach this service, because Access::open() requires no \
+                 login. Use Access::token or Access::basic. If your own authentication protects it, use \
                  Access::open().allow_any_host()"
             );
         }
@@ -299,31 +298,31 @@ impl Access {
         let is_weak = secret.is_weak || self.read_only.as_ref().is_some_and(|only| only.is_weak);
         if is_weak && !has_debug_assertions {
             notices.add(format!(
-                "a secret of {self:?} is easily guessed: use a random one of {STRONG} characters or more, such as \
-                 `openssl rand -hex 16` makes, from an environment variable or a file"
+                "a secret of {self:?} is easily guessed: use a random secret of {STRONG} characters or more, which \
+                 `openssl rand -hex 16` prints, and read it from an environment variable or a file"
             ));
         }
     }
 
-    /// Refuses secrets that protect nothing, and invalid hosts.
+    /// Refuses unusable secrets, and invalid hosts.
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         let refuse = |value, allowed| Err(BuildError::new("access", value, allowed));
         self.hosts.validate()?;
         match (&self.rule, &self.read_only) {
-            (Rule::Token(token), _) if !token.usable => {
+            (Rule::Token(token), _) if !token.is_usable => {
                 refuse("an empty token", "a token is needed")
             }
-            (Rule::Token(_), Some(only)) if !only.usable => {
+            (Rule::Token(_), Some(only)) if !only.is_usable => {
                 refuse("an empty read_only_token", "a token is needed")
             }
             (Rule::Token(token), Some(only)) if token.digest == only.digest => {
                 refuse("the same token and read_only_token", "they must differ")
             }
-            (Rule::Basic(user, _), None) if !user.usable => refuse(
+            (Rule::Basic(user, _), None) if !user.is_usable => refuse(
                 "a user with a colon",
                 "HTTP ends the user's name at the first colon",
             ),
-            (Rule::Basic(_, password), None) if !password.usable => {
+            (Rule::Basic(_, password), None) if !password.is_usable => {
                 refuse("an empty password", "a password is needed")
             }
             (Rule::Token(_), _) | (_, None) => Ok(()),
@@ -335,8 +334,8 @@ impl Access {
     }
 
     /// Returns the permission of the request, or an error if the request may not read. Calls `on_wrong` only if the
-    /// request has credentials and they are wrong. A refusal by the application's function does not call `on_wrong`, as
-    /// the request may have no credentials.
+    /// request has credentials and they are wrong. A refusal by the application's function does not call `on_wrong`,
+    /// because the request may have no credentials.
     pub(super) async fn check(
         &self,
         parts: &Parts,
@@ -347,8 +346,8 @@ impl Access {
             Rule::Custom(allows) => allows(parts),
             Rule::CustomAsync(allows) => {
                 let allowed = tokio::time::timeout(DEADLINE, allows(parts)).await;
-                let late = |_| ApiError::unavailable("the check of access did not answer in time");
-                allowed.map_err(late)?
+                let message = "the function of Access::custom_async took longer than 5 s";
+                allowed.map_err(|_| ApiError::unavailable(message))?
             }
             Rule::Token(token) => {
                 let (user, given) = credentials(parts).unwrap_or_default();
@@ -409,7 +408,7 @@ impl fmt::Debug for Access {
 #[derive(Clone)]
 struct Secret {
     digest: [u8; 32],
-    usable: bool,
+    is_usable: bool,
     is_weak: bool,
 }
 
@@ -420,7 +419,7 @@ impl Secret {
     fn new(secret: &str) -> Self {
         Self {
             digest: Hash::hash(secret.as_bytes()),
-            usable: !secret.trim().is_empty(),
+            is_usable: !secret.trim().is_empty(),
             // By this rule, "change me" from the documentation is weak.
             is_weak: secret.chars().count() < STRONG,
         }

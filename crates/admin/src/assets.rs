@@ -1,9 +1,9 @@
-//! The files of the dashboard, compiled in and compressed, as every browser reads gzip. Their URLs are
-//! `assets/{hash}/{file}`. A browser keeps files for ever, and modules import each other by relative paths, so all
-//! files need a new URL when one of them changes. Therefore the hash covers all files.
+//! The files of the dashboard, compiled in and compressed, because every browser reads gzip. Their URLs are
+//! `assets/{hash}/{file}`. A browser keeps files for ever, and modules import each other by relative paths. So all
+//! files need a new URL when one of them changes, and the hash covers all files.
 //!
 //! While two versions serve behind one load balancer, an instance may be asked for a file under the hash of the other
-//! version. The instance answers with its own file, since a 404 would break every dashboard that is opened during a
+//! version. The instance answers with its own file, because a 404 would break every dashboard that is opened during a
 //! rolling deploy. The browser must revalidate this file before each use, so that it does not keep the wrong file under
 //! that URL.
 
@@ -32,7 +32,7 @@ const HASH_DIGITS: usize = 32;
 /// The files as the build script compressed them, by name.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The hash of all files. Each URL of a file contains it.
+/// The hash of all files. The dashboard's URLs have it.
 pub(super) static HASH: LazyLock<String> = LazyLock::new(|| {
     let mut digest = Hash::new();
     for (name, content) in FILES {
@@ -109,17 +109,16 @@ mod tests {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/assets")
     }
 
-    /// All modules with their texts.
     fn modules() -> Vec<(&'static str, String)> {
         let names = FIRST_MODULES.iter().chain(LATER_MODULES);
-        let text = |name| fs::read_to_string(folder().join(name)).expect("it is there");
+        let text = |name| fs::read_to_string(folder().join(name)).expect("the file exists");
         names.map(|name| (*name, text(*name))).collect()
     }
 
     #[test]
     fn every_file_of_the_folder_is_served() {
         let names: BTreeSet<_> = fs::read_dir(folder())
-            .expect("the folder is there")
+            .expect("the folder exists")
             .map(|entry| entry.expect("readable").file_name().into_string())
             .map(|name| name.expect("UTF-8"))
             .filter(|name| name != "index.html")
@@ -154,7 +153,7 @@ mod tests {
             }
         }
         let read = |name: &str| fs::read_to_string(folder().join(name));
-        let served = served(read).expect("they are there");
+        let served = served(read).expect("the files exist");
         let names = |(name, _): &(&'static str, _)| *name;
         let compiled_in: Vec<_> = FILES.iter().map(|(name, _)| *name).collect();
         assert_eq!(served.iter().map(names).collect::<Vec<_>>(), compiled_in);
@@ -168,7 +167,6 @@ mod tests {
         }
     }
 
-    /// Checks the conditions for joining modules.
     #[test]
     fn modules_can_be_joined() {
         let mut declared = BTreeSet::new();
@@ -185,12 +183,12 @@ mod tests {
                 let declaration = line.strip_prefix("export ").unwrap_or(line);
                 let declaration = declaration.strip_prefix("async ").unwrap_or(declaration);
                 let keywords = ["const ", "let ", "function ", "class "];
-                let rest = keywords
+                let tail = keywords
                     .iter()
                     .find_map(|one| declaration.strip_prefix(one));
-                if let Some(rest) = rest {
+                if let Some(tail) = tail {
                     let end = |c: char| !c.is_alphanumeric() && c != '_' && c != '$';
-                    let name = rest.split(end).next().unwrap_or_default();
+                    let name = tail.split(end).next().unwrap_or_default();
                     assert!(declared.insert(name), "{name} is declared twice: {line}");
                 }
             }
@@ -211,7 +209,6 @@ mod tests {
         }
     }
 
-    /// Bounds the bytes that a browser loads for the overview, and for all screens.
     #[test]
     fn the_dashboard_is_small() {
         const FIRST_PAINT: usize = 35_000;

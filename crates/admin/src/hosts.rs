@@ -1,6 +1,6 @@
-//! The hosts that requests to an open admin router may name. A page of another site may point its own name at this
-//! service (DNS rebinding): the browser then treats the service as part of that site, and the site's script reads
-//! everything that needs no login. The script's requests carry the site's host, which no script can change.
+//! The hosts that requests to an open admin router may name. Another site may point its own name at this service (DNS
+//! rebinding). Browsers then treat the service as part of that site, so the site's script can read everything that
+//! needs no login. The script's requests carry the site's host, which no script can change.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +19,7 @@ const MAX_LABEL: usize = 63;
 /// The allowed hosts, besides addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
-    /// The hosts as they were given.
+    /// The hosts as they were configured.
     pub(super) named: Vec<String>,
     pub(super) any: bool,
 }
@@ -75,8 +75,8 @@ impl Hosts {
         match self.named.iter().find(|named| !is_host(named)) {
             None => Ok(()),
             Some(named) => {
-                let allowed = "the name of a host in ASCII, such as \"pulse.internal\", without a scheme, a path or a \
-                               wildcard";
+                let allowed = "must be the name of a host in ASCII, such as \"pulse.internal\", without a scheme, a \
+                               path or a wildcard";
                 Err(BuildError::new("allow_host", format!("{named:?}"), allowed))
             }
         }
@@ -114,9 +114,9 @@ impl Hosts {
 fn refused(asked: Option<Host>) -> ApiError {
     let message = match asked {
         Some(Host::Name(name)) => format!(
-            "the request's host {name:?} is not allowed: these pages have no login, so they answer only to an address, \
-             localhost or an allowed host. To allow it: Access::open().allow_host({name:?}). Behind an authentication \
-             of your own, allow_any_host() allows all"
+            "the request's host {name:?} is not allowed: the dashboard has no login, so its API answers only requests \
+             to an IP address, localhost or an allowed host. Allow this host by Access::open().allow_host({name:?}). \
+             If your own authentication protects the dashboard, allow all hosts by allow_any_host()"
         ),
         // Addresses are always allowed.
         Some(Host::Address) | None => "the request's Host header is not a valid host".to_owned(),

@@ -1,4 +1,4 @@
-//! The admin router: the dashboard, a JSON API and Prometheus text. This crate only renders the answers of
+//! The admin router: the dashboard, a JSON API and Prometheus text. This crate renders the answers of
 //! `tower-pulse-core`'s queries. The code depends on axum, but not on Redis, files or the middleware.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
@@ -83,7 +83,7 @@ where
     Ok(routes(source, access, ""))
 }
 
-/// Creates a router for `merge`, which serves `path`, `path/` and everything below.
+/// Creates a router for `merge`. The router serves `path`, `path/` and everything below.
 pub fn mounted<S>(source: Source, access: Access, path: &str) -> Result<Router<S>, BuildError>
 where
     S: Clone + Send + Sync + 'static,
@@ -131,9 +131,9 @@ where
 
 /// Refuses a path that makes axum panic, or that no request could match.
 fn validate_path(path: &str) -> Result<(), BuildError> {
-    let allowed = "a path such as \"/admin/pulse\": it starts with a slash, does not end with one, \
+    let allowed = "must be a path such as \"/admin/pulse\", which starts with a slash, does not end with one, \
                    and has no empty segment, no \"{\", \"}\", \"?\" or \"#\", nothing that a URL \
-                   must escape, and no segment that starts with \":\" or \"*\" or is \".\" or \"..\". \
+                   must escape, and no segment \".\", \"..\", \":…\" or \"*…\". \
                    To nest, use `router`: .nest_service(\"/admin/pulse\", pulse.router(access))";
     let segment_is_fine = |segment: &str| {
         !segment.is_empty()
@@ -175,7 +175,7 @@ impl Admin {
         let permission = self.access.check(parts, count).await?;
         let path = parts.uri.path();
         let path = path.strip_prefix(&*self.prefix).unwrap_or(path);
-        // The dashboard itself is served to every host, as it shows why the API refuses the host.
+        // Every host gets the dashboard itself, because it shows why the API refuses the host.
         if parts.method == Method::POST || path.starts_with("/api/") {
             self.access.check_host(parts)?;
         }

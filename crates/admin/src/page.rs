@@ -15,9 +15,9 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
 /// The HTML of a router.
 pub(super) struct Page {
-    /// The title of the page in the browser.
+    /// The title of the dashboard in the browser.
     title: String,
-    /// The configurations of the page, in JSON: for callers who may only read; for callers with a name who may write;
+    /// The dashboard's configurations, in JSON: for callers who may only read, for callers with a name who may write,
     /// and for callers without a name who may write.
     configs: [String; 3],
 }
@@ -41,7 +41,7 @@ impl Page {
                 "is_instance": is_instance,
                 // Whether marks can be added and removed, and changes be acknowledged.
                 "may_write": may_write && is_instance,
-                // Whether the page asks for the name of the person who acknowledges a change.
+                // Whether the dashboard asks for the name of the person who acknowledges a change.
                 "asks_name": asks_name,
                 "rankings": cfg!(feature = "rankings"),
                 "row_cache": cfg!(feature = "row-cache") && is_instance,
@@ -61,7 +61,7 @@ impl Page {
         }
     }
 
-    /// Serves the page. `path` is the path of the request, from which a proxy may have removed the beginning.
+    /// Serves the HTML. `path` is the path of the request, from which a proxy may have removed the beginning.
     /// The permission of the caller chooses the configuration.
     pub(super) fn serve(&self, path: &str, permission: &Permission) -> Response {
         response::body(self.index(&base(path), permission), HTML)
@@ -99,8 +99,8 @@ fn filled(template: &str, value: impl Fn(&str) -> String) -> String {
     text
 }
 
-/// The prefix of all relative URLs of the dashboard at `path`. Uses only the end of the path, as its beginning may be
-/// missing.
+/// The prefix of all relative URLs of the dashboard at `path`. Only the end of the path counts: a proxy may have
+/// removed the beginning.
 fn base(path: &str) -> String {
     match path.rsplit('/').next() {
         None | Some("") => String::new(),

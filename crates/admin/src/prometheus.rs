@@ -1,6 +1,5 @@
-//! `metrics`, in the Prometheus text format 0.0.4 or in OpenMetrics. The text has counters of this instance since it
-//! started, and gauges of the fleet from the store. Counters may be summed over instances, but gauges of the fleet must
-//! not.
+//! `metrics`, in the Prometheus text format 0.0.4 or in OpenMetrics. The text has metrics of this instance since it
+//! started, and metrics of the fleet from the store. Only the metrics of instances may be summed.
 //!
 //! Read `format` (the choice of the format), `names` (the names of metrics) and `text` (the form of a line), then
 //! `requests` and this file (the metrics).
@@ -34,7 +33,7 @@ use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 /// The request header that the answer depends on.
 const VARY: HeaderValue = HeaderValue::from_static("accept");
 
-/// The counters of an instance, `pulse_…_total`, each with its help text after a colon.
+/// The counters `pulse_…_total` in health, each with its help text after a colon.
 const COUNTERS: [&str; 14] = [
     "recorded:Samples that were recorded, lost ones included.",
     "dropped:Samples that came after the shutdown.",
@@ -42,11 +41,11 @@ const COUNTERS: [&str; 14] = [
     "recorded_additions:How much was added to counters and rankings.",
     "dropped_additions:How much was added to counters and rankings after the shutdown.",
     "lost_additions:How much of the additions to counters and rankings was lost.",
-    "lost_details:Lost marks, entries in the lists of slow and failed requests, and an instance's figures for a minute.",
-    "late:Requests too late for the hourly statistics of other programs.",
-    "skewed:Requests that were refused because their time was too far ahead of the store's.",
-    "overflowed:Requests beyond max_contexts.",
-    "quarantined:Writes to quarantined keys that were dropped.",
+    "lost_details:Lost details: marks, entries in lists of slow and failed requests, a minute's figures.",
+    "late:Samples too late for hourly keys that other programs read. Do not sum over instances.",
+    "skewed:Refused samples: their time was over an hour ahead. Do not sum over instances.",
+    "overflowed:Samples of contexts beyond max_contexts.",
+    "quarantined:Omitted writes to keys with foreign values. Do not sum over instances.",
     "flush_errors:Calls to the store that failed.",
     "store_resets:Resets of the store that this instance has seen.",
     "replayed:Calls that were sent again.",
@@ -54,7 +53,7 @@ const COUNTERS: [&str; 14] = [
 
 type Row = (Arc<str>, Totals);
 
-/// Answers a scrape. The text is written on a thread for blocking work, as it takes milliseconds for 2,000 contexts.
+/// Answers a scrape. A thread for blocking work writes the text, which takes milliseconds for 2,000 contexts.
 pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, ApiError> {
     let names = Names::parse(parts.uri.query())?;
     let format = Format::preferred(&parts.headers);
@@ -102,7 +101,7 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let written = tokio::task::spawn_blocking(write).await;
     // Joining fails if the runtime shuts down, or if the user's clock panics.
     let mut response = written
-        .map_err(|error| ApiError::unavailable(format!("the text was not written: {error}")))?;
+        .map_err(|error| ApiError::unavailable(format!("no metrics: {error}; see the log")))?;
     let headers = response.headers_mut();
     headers.insert(header::VARY, VARY);
     Ok(response)
@@ -133,9 +132,8 @@ async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
     })
 }
 
-/// Writes the metrics of this process and of the fleet.
 impl Text {
-    /// The user's counters. They are gauges, as they may fall and a counter of Prometheus never falls.
+    /// The user's counters. They are gauges, because they may fall, and a counter of Prometheus never falls.
     fn counters(&mut self, counters: &[(Arc<str>, i64)]) {
         let name = "pulse_counted";
         let help = "The sums of the counters of this instance since it started.";
@@ -167,7 +165,7 @@ impl Text {
         let help = "Contexts and counters that wait to be flushed.";
         self.single("pulse_pending_series", help, &recording.pending_series);
         let (name, lag) = ("pulse_drain_lag_seconds", recording.drain_lag_seconds);
-        let help = "How late the last drain was after the start of the second.";
+        let help = "How late the last samples came in.";
         self.single(name, help, &lag);
         if let Some(age) = &health.store.contact_age_seconds {
             let help = "Time since the store last answered.";
@@ -199,14 +197,15 @@ impl Text {
 
     fn journal(&mut self, journal: Option<&JournalHealth>) {
         let Some(journal) = journal else { return };
-        let help = "Bytes of the journal's entries that are not folded yet.";
+        let help =
+            "Bytes of the journal's entries that are not folded yet. Do not sum over instances.";
         self.single("pulse_fleet_journal_bytes", help, &journal.bytes);
         let age = journal.oldest_age_seconds.unwrap_or(0.0);
-        let help = "Age of the oldest entry that is not folded yet, in seconds.";
+        let help = "Age of the oldest entry that is not folded yet. Do not sum over instances.";
         self.single("pulse_fleet_journal_age_seconds", help, &age);
     }
 
-    /// Gauges from the store. If the store does not answer, only that fact is written.
+    /// Gauges from the store. If the store does not answer, only `pulse_store_up` is written.
     fn fleet(&mut self, fleet: Option<Fleet>) {
         let help = "Whether the store could be read.";
         self.single("pulse_store_up", help, &u8::from(fleet.is_some()));
@@ -214,15 +213,15 @@ impl Text {
         let (hour, now) = (fleet.hour.as_ref(), &fleet.now);
         let requests = hour.map_or(0, |hour| hour.times.count as u64);
         let errors = hour.map_or(0, |hour| hour.aggregate.outcomes.errors);
-        let help = "Requests of the whole fleet in this hour.";
+        let help = "Requests of the whole fleet in this hour. Do not sum over instances.";
         self.single("pulse_fleet_requests", help, &requests);
-        let help = "Errors of the whole fleet in this hour.";
+        let help = "Errors of the whole fleet in this hour. Do not sum over instances.";
         self.single("pulse_fleet_errors", help, &errors);
-        let help = "Instances that are alive.";
+        let help = "Instances that are alive. Do not sum over instances.";
         self.single("pulse_fleet_instances", help, &now.instances);
-        let help = "Requests in flight in the whole fleet.";
+        let help = "Requests in flight in the whole fleet. Do not sum over instances.";
         self.single("pulse_fleet_in_flight", help, &now.in_flight);
-        let help = "Number of contexts.";
+        let help = "Contexts of the whole fleet. Do not sum over instances.";
         self.single("pulse_fleet_contexts", help, &fleet.contexts);
     }
 }

@@ -113,8 +113,8 @@ impl ApiError {
     }
 }
 
-/// 200 with an answer and its `as_of`. 304 if the caller already has the same object, whatever its `as_of`; therefore
-/// the ETag is weak.
+/// 200 with an answer and its `as_of`. 304 if the caller already has the same object, even with another `as_of`;
+/// therefore the ETag is weak.
 ///
 /// The answer has an ETag although [`finish`] forbids storing it: `no-store` keeps the data out of the caches of
 /// browsers and proxies, while the dashboard holds the last answer in memory and sends `If-None-Match` itself.

@@ -1,4 +1,4 @@
-//! The limit on requests that write: high enough for deploy scripts, and low enough for a store.
+//! The limit on requests that write.
 
 use std::sync::Mutex;
 use std::time::Duration;

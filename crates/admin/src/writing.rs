@@ -62,7 +62,6 @@ pub(super) fn check_size(body: &Body) -> Result<(), ApiError> {
     }
 }
 
-/// Reads a body.
 pub(super) async fn read(body: Body) -> Result<bytes::Bytes, ApiError> {
     let body = axum::body::to_bytes(body, MAX_BODY);
     let body = tokio::time::timeout(BODY_DEADLINE, body).await;
@@ -98,8 +97,8 @@ fn refuse_other_sites(parts: &Parts) -> Result<(), ApiError> {
     };
     let site = header::HeaderName::from_static("sec-fetch-site");
     let is_own = match (text(site), text(header::ORIGIN)) {
-        // A browser sends this header to trustworthy URLs, and no script can set it. The header is more reliable than
-        // the comparison below, as a proxy may have replaced `Host`.
+        // A browser sends this header to trustworthy URLs, and no script can set it. The comparison below is less
+        // reliable, because a proxy may have replaced `Host`.
         (Some(site), _) => matches!(site, "same-origin" | "none"),
         (None, None) => true,
         (None, Some(origin)) => {

@@ -2,14 +2,14 @@
 
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 
-/// Advice about a use of the layer that hides data about requests.
+/// Advice about a layer that hides data about requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Advice {
-    /// The reason, in sentences.
+    /// Sentences about the problem.
     pub text: &'static str,
-    /// Lines of Rust that correct the use.
+    /// Lines of Rust that solve the problem.
     pub code: &'static str,
 }
 
@@ -23,16 +23,16 @@ pub const UNMATCHED: Advice = Advice {
 
 /// No request to a route was recorded.
 pub const NO_ROUTES: Advice = Advice {
-    text: "No request to a route is recorded. Routes that are added after `.layer(pulse.layer())` are not recorded, nor are \
-           those of another axum than 0.8: add the layer after all routes, and send a request",
+    text: "No request to a route is recorded. Routes added after `.layer(pulse.layer())`, or by an axum other than \
+           0.8, are not recorded: add the layer after all routes, and send a request",
     code: ".route(\"/\", get(home))\n.layer(pulse.layer()) // after all routes\n.merge(pulse.mount(\"/admin/pulse\", access))",
 };
 
-/// Many requests were dropped before they had a response.
+/// Many requests were cancelled.
 pub const CANCELLED: Advice = Advice {
-    text: "More than a fifth of these requests were dropped before they had a response: the clients went away, or a timeout \
-           around the layer ended them. The layer does not see the answer of such a timeout, so it counts as no error. Add \
-           the layer after the timeout, which puts it outside",
+    text: "More than a fifth of these requests were cancelled before they had a response: the clients went away, or a timeout \
+           around the layer ended them. The layer does not see the response of such a timeout, and counts no error. \
+           Add the layer after the timeout, so that the layer is outside",
     code: ".layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, timeout))\n.layer(pulse.layer())",
 };
 
@@ -45,9 +45,10 @@ impl Advice {
     /// The advice about the requests of one context.
     pub fn about(outcomes: &OutcomeCounts, is_unmatched: bool) -> Vec<Self> {
         let count = |outcome| outcomes.count(outcome);
-        let unmatched = is_unmatched && count(Outcome::Success) > 0;
-        let cancelled = count(Outcome::Cancelled).saturating_mul(CANCELLED_OF) > outcomes.total();
-        let advice = [(unmatched, UNMATCHED), (cancelled, CANCELLED)];
+        let has_unmatched = is_unmatched && count(Outcome::Success) > 0;
+        let cancelled = count(Outcome::Cancelled);
+        let has_cancelled = cancelled.saturating_mul(CANCELLED_OF) > outcomes.total();
+        let advice = [(has_unmatched, UNMATCHED), (has_cancelled, CANCELLED)];
         advice
             .into_iter()
             .filter_map(|(is_due, advice)| is_due.then_some(advice))

@@ -17,13 +17,12 @@ pub type Callback<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 /// The user's functions for one kind of event.
 pub struct Callbacks<T> {
-    /// The user's method that adds a function.
     method: &'static str,
     functions: Mutex<Vec<Callback<T>>>,
 }
 
 impl<T: Send + 'static> Callbacks<T> {
-    /// A list without functions. `method` is the name of the user's method that adds functions.
+    /// A list without functions. `method` names the public method that adds functions.
     pub fn new(method: &'static str) -> Self {
         Self {
             method,
@@ -36,7 +35,7 @@ impl<T: Send + 'static> Callbacks<T> {
         lock(&self.functions).push(function);
     }
 
-    /// Calls the functions with each event, and waits up to a time limit until they return.
+    /// Calls the functions with each event, and waits until they return, for at most `MAX_WAIT`.
     pub async fn call(&self, clock: &Clock, events: Vec<T>) {
         let functions = lock(&self.functions).clone();
         if functions.is_empty() || events.is_empty() {
@@ -54,7 +53,9 @@ impl<T: Send + 'static> Callbacks<T> {
         tokio::select! {
             () = all => {}
             () = clock.sleep(MAX_WAIT) => tracing::warn!(
-                "functions passed to `{}` take longer than {MAX_WAIT:?}: the task continues without them", self.method
+                "functions passed to `{}` take longer than {MAX_WAIT:?}, and are no longer waited for: let them return \
+                 sooner",
+                self.method
             ),
         }
     }

@@ -62,7 +62,7 @@ impl Cleaner {
             health.counters += cleaned.counters;
             health.contexts += cleaned.contexts;
             let skipped = cleaned.skipped.map(|Problem { key, reason, .. }| {
-                let text = format!("cleaning skips {key}: {reason}. Mend or delete the key");
+                let text = format!("cleaning skips {key}: {reason}. Repair or delete the key");
                 (cleaned.skipped_precision, text)
             });
             // The warning about a key stays until the key is examined again.

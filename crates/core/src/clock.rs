@@ -173,7 +173,6 @@ impl Clock {
         self.nanos_of(start.ticks_until(end))
     }
 
-    /// The nanoseconds of a number of ticks.
     #[inline]
     pub(crate) fn nanos_of(&self, ticks: u64) -> u64 {
         let ticks = u128::from(ticks);
@@ -226,6 +225,10 @@ impl ManualClock {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[test]
@@ -241,17 +244,13 @@ mod tests {
     #[tokio::test]
     async fn a_manual_sleep_ends_when_the_clock_has_moved_far_enough() {
         let (clock, manual) = Clock::manual(0);
-        let sleeper = tokio::spawn({
-            let clock = clock.clone();
-            async move { clock.sleep(Duration::from_secs(60)).await }
-        });
-        tokio::task::yield_now().await;
+        let mut sleep = pin!(clock.sleep(Duration::from_secs(60)));
+        assert!(sleep.as_mut().now_or_never().is_none());
         manual.set_wall(1_000_000);
         manual.advance(Duration::from_secs(59));
-        tokio::task::yield_now().await;
-        assert!(!sleeper.is_finished());
+        assert!(sleep.as_mut().now_or_never().is_none());
         manual.advance(Duration::from_secs(1));
-        sleeper.await.expect("the sleeper ends");
+        sleep.await;
         assert_eq!(clock.now_seconds(), 1_000_060);
     }
 }

@@ -31,7 +31,7 @@ macro_rules! conditions {
 conditions! {
     /// The store does not answer.
     Unreachable = "unreachable",
-    /// The store answers, and refuses what was recorded.
+    /// The store answers, but refuses recorded data.
     Flush = "flush",
     /// The store refuses the heartbeats of this instance.
     Heartbeat = "heartbeat",
@@ -45,9 +45,9 @@ conditions! {
     Read = "read",
     /// A key cannot be read: its value has another form, or is too large.
     UnreadableKey = "unreadable_key",
-    /// A key holds a value that is not this crate's, so new data for the key is dropped.
+    /// A key holds a value that is not this crate's, so new data for the key is omitted.
     QuarantinedKey = "quarantined_key",
-    /// Tables of records were deleted or evicted.
+    /// Recorded data was deleted or evicted.
     GoneTable = "gone_table",
     /// A key of this crate held something else, and was replaced.
     ReplacedKey = "replaced_key",
@@ -71,7 +71,7 @@ conditions! {
     Sentinel = "sentinel",
     /// Nothing is recorded in the store.
     EmptyStore = "empty_store",
-    /// The file of the store cannot be used, or is not where it was.
+    /// The file of the store cannot be used, is full, or is not where it was.
     File = "file",
     /// The clock of an instance differs from the store's by a minute or more.
     Clock = "clock",
@@ -87,7 +87,7 @@ conditions! {
     History = "history",
     /// Routes lack a layer, so their requests are not recorded; or files or a fallback lack a name.
     Routes = "routes",
-    /// There are more contexts or counters than are allowed.
+    /// Contexts or counters exceed their limit.
     Overflow = "overflow",
     /// A filter hides the statements of sqlx from the timers.
     HiddenStatements = "hidden_statements",
@@ -95,11 +95,11 @@ conditions! {
     QueueHeader = "queue_header",
     /// A setting of this process may be a mistake.
     Configuration = "configuration",
-    /// Samples of this instance are lost.
+    /// Recorded data of this instance is lost.
     Lost = "lost",
     /// The store was reset, or came back empty.
     StoreReset = "store_reset",
-    /// Samples were refused, as their time is more than an hour ahead of the store's.
+    /// Samples were refused, because their time is more than an hour ahead of the store's.
     Skewed = "skewed",
     /// Entries of the journal that no instance could read were set aside.
     SetAside = "set_aside",
@@ -167,13 +167,13 @@ pub fn texts(warnings: Vec<Warning>) -> Vec<String> {
 pub struct ConditionEvent {
     /// The condition.
     pub condition: Condition,
-    /// Name of the instance that has it.
+    /// The name of the instance.
     pub instance: String,
-    /// The warnings at its beginning.
+    /// The warnings when the condition began.
     pub warnings: Vec<String>,
-    /// When it began, in Unix seconds.
+    /// When the condition began, in Unix seconds.
     pub since: i64,
-    /// When it ended, in Unix seconds; `None` at its beginning.
+    /// When the condition ended, in Unix seconds; `None` at the beginning.
     pub ended: Option<i64>,
 }
 
@@ -195,17 +195,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_cause_is_one_warning() {
+    fn one_cause_has_one_warning() {
         let away = "/x cannot be written: create it";
         let folding = format!("folding fails: {away}");
         let cleaning = format!("cleaning fails: {away}");
         let other = "folding fails: another error".to_owned();
         let all = |warnings: &[&str]| {
-            texts(
-                (warnings.iter())
-                    .map(|&text| Condition::Fold.warning(text))
-                    .collect(),
-            )
+            let warnings = warnings.iter().map(|&text| Condition::Fold.warning(text));
+            texts(warnings.collect())
         };
         assert_eq!(all(&[away, &folding, &cleaning, &other]), [away, &other]);
         assert_eq!(all(&[&folding, &cleaning, &folding]), [&*folding]);

@@ -1,6 +1,5 @@
-//! The errors of this crate: [`BuildError`] for an invalid configuration, [`StoreError`] for a store that could not
-//! answer a call, [`AmendError`] for a change or a mark that could not be amended, [`ShutdownError`] for a shutdown
-//! with a loss.
+//! The errors of this crate. [`BuildError`]: a configuration is invalid. [`StoreError`]: a store could not answer a
+//! call. [`AmendError`]: a change or a mark could not be amended. [`ShutdownError`]: a shutdown has lost data.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -194,7 +193,7 @@ impl StdError for ShutdownError {
 impl ShutdownError {
     /// The number of requests and runs of timers that are lost, or at least in doubt.
     pub fn requests(&self) -> u64 {
-        self.lost.requests
+        self.lost.samples
     }
 
     /// The amount of additions to counters and rankings that is lost, or at least in doubt: the sum of the absolute
@@ -203,9 +202,9 @@ impl ShutdownError {
         self.lost.additions
     }
 
-    /// The number of marks, entries in the lists of slow and failed requests, and minute reports (an instance's figures
-    /// for a minute) that are lost, or at least in doubt. The last two are details of requests that
-    /// [`requests`](Self::requests) or the store counts.
+    /// The number of details that are lost, or at least in doubt: marks, entries in lists of slow and failed requests,
+    /// and an instance's figures for a minute. The requests in these entries and figures count in
+    /// [`requests`](Self::requests), or are in the store.
     pub fn details(&self) -> u64 {
         self.lost.details
     }

@@ -13,7 +13,7 @@ use tower_pulse_model::pack::named;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::sorted::Map;
 
-/// A judgement is late if it comes more than this many seconds after the end of its minute.
+/// Judging is late if the last judged minute ended more than this many seconds ago.
 const LATE_JUDGEMENT: i64 = 150;
 
 /// The time between two log lines about wrong credentials.
@@ -48,8 +48,8 @@ impl Status {
 }
 
 /// The state of an instance, as `Pulse::health` returns it, or of a `Dashboard`, which does not record, flush or clean.
-/// Counts begin at the start of the instance. The counts of [`fold`](Self::fold) begin at the start of the store's
-/// generation. Ages are in seconds.
+/// Counts begin at the start of the instance. The counts of [`fold`](Self::fold) begin when the store is created or
+/// reset. Ages are in seconds.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Health {
@@ -171,7 +171,6 @@ struct Notice {
     failed_at: Option<Tick>,
 }
 
-/// A count of losses, and the time when the count last grew.
 struct Loss {
     count: u64,
     grew_at: Option<Tick>,
@@ -199,7 +198,7 @@ impl Notices {
     }
 
     /// Adds a warning about a failure. The warning ends some time after the last such failure.
-    pub fn fails(&self, clock: &Clock, warning: Warning) {
+    pub fn add_failure(&self, clock: &Clock, warning: Warning) {
         self.note(warning, Some(clock.tick()));
     }
 
@@ -227,8 +226,8 @@ impl Notices {
         notices.iter().map(|n| n.warning.clone()).collect()
     }
 
-    /// Whether a count of losses has grown recently. The first reported count is compared with `before`; with `None`,
-    /// it has not grown.
+    /// Whether a count of losses has grown recently. The first count is compared with `before`; if that is `None`, the
+    /// first count has not grown.
     pub(crate) fn has_grown(
         &self,
         clock: &Clock,
@@ -264,7 +263,7 @@ impl Notices {
         drop(wrong);
         let requests = if new == 1 { "request" } else { "requests" };
         tracing::warn!(
-            "{new} {requests} to the admin pages had wrong credentials, and got 401: look in the log of the proxy for a \
+            "{new} {requests} to the dashboard had wrong credentials, and got 401: look in the log of the proxy for a \
              client that has an old secret, or guesses. This line is logged at most once a minute"
         );
     }
@@ -275,7 +274,7 @@ impl Notices {
     }
 }
 
-/// The name to show for the holder of a lease, which is stored as `{name}:{id}`.
+/// The name of a lease's holder, which is stored as `{name}:{id}`.
 pub(crate) fn shown_name(holder: &str) -> String {
     holder
         .rsplit_once(':')
@@ -292,9 +291,9 @@ pub struct QueueHealth {
     pub timed: u64,
     /// Recorded waits that were negative, and count as 0.
     pub negative: u64,
-    /// Requests whose wait is ignored, as it was more than a minute.
+    /// Requests whose wait is ignored, because it was more than a minute.
     pub too_long: u64,
-    /// Requests whose header is ignored, as it is not a time.
+    /// Requests whose header is ignored, because it is not a time.
     pub unreadable: u64,
 }
 
@@ -321,9 +320,9 @@ pub struct RecordingHealth {
     pub overflowed: u64,
     /// Contexts and counters with pending data.
     pub pending_series: usize,
-    /// Delay of the last drain after the start of the second, in seconds.
+    /// How late the samples of the last second were collected, in seconds.
     pub drain_lag_seconds: f64,
-    /// Longest delay of any drain, in seconds.
+    /// The longest delay of any collection, in seconds.
     pub max_drain_lag_seconds: f64,
     /// The waits in front of this instance; `None` without `Builder::queue_time_header`.
     #[cfg_attr(feature = "query", serde(skip_serializing_if = "Option::is_none"))]
@@ -350,7 +349,7 @@ pub struct FlushHealth {
     pub errors: u64,
     /// Calls that were replayed after a gap.
     pub replayed: u64,
-    /// Samples that the store lost after acknowledging them, or that a shutdown could not flush.
+    /// Acknowledged samples that the store lost, and samples that a shutdown could not flush.
     pub lost: u64,
     /// The sum of the absolute values of lost additions to counters and rankings.
     ///
@@ -369,9 +368,9 @@ pub struct FlushHealth {
 pub struct FoldHealth {
     /// Late samples: the counters contain them, but the hourly statistics had moved on to later hours.
     pub late: u64,
-    /// Skewed samples: refused, as their time is more than an hour ahead of the store's.
+    /// Skewed samples: refused, because their time is more than an hour ahead of the store's.
     pub skewed: u64,
-    /// How often a write to a quarantined key was dropped.
+    /// Omitted writes to keys with foreign values.
     pub quarantined: u64,
     /// Quarantined keys, the newest last.
     ///
@@ -402,7 +401,7 @@ pub struct JournalHealth {
     pub set_aside: u64,
     /// Bytes of acknowledged entries that were lost before they were folded.
     pub hole_bytes: u64,
-    /// Entries of an earlier generation whose state was missing.
+    /// Entries that could not be folded, because the journal's state was missing.
     pub orphaned: u64,
 }
 
@@ -432,7 +431,7 @@ impl ChangeHealth {
         if let Some(until) = until.filter(|until| now - until > LATE_JUDGEMENT) {
             let seconds = now - until;
             blind_spots.push(format!(
-                "no minute of the last {seconds} s is judged: folding is late, or no instance can fold"
+                "no minute of the last {seconds} s is judged: folding is late, or no instance can fold (see `fold`)"
             ));
         }
         let unseen = coverage.contexts.saturating_sub(coverage.compared);
@@ -444,7 +443,7 @@ impl ChangeHealth {
         }
         if coverage.gaps > 0 {
             blind_spots.push(format!(
-                "{} minutes of the last hour have no request at all: what changed within them is not known",
+                "{} minutes of the last hour have no request at all: changes within them are not detected",
                 coverage.gaps
             ));
         }

@@ -1,11 +1,11 @@
 //! Random names.
 
-/// A name of 128 random bits, as hexadecimal digits, which is globally unique.
+/// A globally unique name: 128 random bits, as hexadecimal digits.
 pub fn random_name() -> String {
     format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
 }
 
-/// A name of 64 random bits, which is unique if few such names exist at the same time.
+/// A name of 64 random bits: unique while few such names exist.
 pub fn short_random_name() -> String {
     format!("{:016x}", fastrand::u64(..))
 }

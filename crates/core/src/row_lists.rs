@@ -52,12 +52,12 @@ pub struct RowInfo {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RowList {
-    /// Number of all scheduled rows.
+    /// Number of all matching rows.
     pub total: usize,
-    /// The rows. Failing rows come first, then the rows that are due first.
+    /// The rows. Failing rows come first, then the others by due time.
     pub rows: Vec<RowInfo>,
-    /// The last 100 rows outside the schedule whose last load in this process failed, newest first: rows without a
-    /// schedule, and rows that have left it.
+    /// The last 100 rows outside the schedule that this process could not load, newest first: rows without a schedule,
+    /// and rows that have left the schedule.
     pub failed: Vec<FailedRow>,
     /// Counts for all rows of the cache in this process.
     pub sums: RowSums,
@@ -78,7 +78,7 @@ pub struct FailedRow {
     pub age: f64,
 }
 
-/// Counts of events of the rows of a cache in this process, since the cache was built.
+/// Counts of a cache in this process, since the cache was built.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -91,7 +91,7 @@ pub struct RowSums {
     pub stale: u64,
     /// Loads that were written to the cache.
     pub refreshes: u64,
-    /// Failed loads, also of rows without a schedule.
+    /// Failed loads, including rows without a schedule.
     pub failures: u64,
 }
 

@@ -9,10 +9,10 @@ use crate::task::lock;
 const SECOND: i64 = 1_000_000_000;
 /// The smallest skew, in seconds, that causes a warning. A clock with less skew counts as right.
 pub const WARNED_FROM: i64 = 60;
-/// The skew, in seconds, above which a process follows the time of its store. The store refuses samples that are
-/// further ahead.
+/// The skew, in seconds, above which a process follows the time of its store. The store refuses samples that are ahead
+/// by more.
 const FOLLOWED: i64 = 3_600;
-/// The number of answers in a row that must agree before the clock is changed.
+/// The number of successive answers that must ask for a change before the clock is changed.
 const AGREEING: u32 = 2;
 /// The maximum wait for an answer, in nanoseconds. An answer with a longer wait is ignored. A clock that is set during
 /// the wait makes the wait appear longer, or negative.
@@ -23,7 +23,7 @@ const LONGEST_ANSWER: i64 = 10 * SECOND;
 pub struct StoreTime {
     /// The time in nanoseconds since the Unix epoch.
     pub nanos: i64,
-    /// Whether the time is that of a manual clock, which cannot be compared with the clock of a machine.
+    /// Whether the time is from a manual clock, which cannot be compared with the clock of a machine.
     pub is_manual: bool,
 }
 
@@ -101,7 +101,7 @@ pub fn skew_warning(whose: &str, seconds: Option<i64>) -> Option<Warning> {
     };
     let meanwhile = match seconds.abs() > FOLLOWED {
         true => {
-            "it uses the store's time; data that it recorded before is missing, or shown at a wrong time"
+            "its process uses the store's time; earlier data is missing, or shown at a wrong time"
         }
         false => "the times of its data are wrong by as much",
     };

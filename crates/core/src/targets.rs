@@ -36,7 +36,7 @@ impl Targets {
         self.all.map(|target| target.as_secs_f64())
     }
 
-    /// The duration below which the requests of a context should stay, in seconds: its own target, or that of all
+    /// The duration below which the requests of a context should stay, in seconds: its own target, or the target of all
     /// requests.
     pub fn seconds_of(&self, id: RecordId) -> Option<f64> {
         let own = self.of_paths.iter().find(|target| target.id == id);

@@ -16,9 +16,9 @@ use crate::error::{Result, StoreErrorKind};
 /// The time between two attempts of an instance while the server denies access.
 pub const DENIED_WAIT: Duration = Duration::from_secs(2);
 
-/// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
-// Each crate and codegen unit that polls or drops a future contains the code of that future and of all futures inside.
-// To have this code once, a function that is never inlined boxes each large future that users or several modules await.
+/// A boxed future, such as the trait [`Store`](crate::store::Store) returns.
+// Each crate and codegen unit that polls or drops a future contains the code of the future and of all futures inside. A
+// function that is never inlined boxes a large future, so that this code exists once.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Boxes a future, so that its code exists once even if several places await the future: see [`BoxFuture`].
@@ -108,7 +108,7 @@ pub struct Stopped {
 struct Denials {
     /// Locked by the task that tries next. The lock is fair: tasks get the lock in the order of their requests.
     next: Arc<tokio::sync::Mutex<()>>,
-    /// The number of times that the server let a task through after it had denied access.
+    /// The number of denied tasks that the server let through later.
     admissions: watch::Sender<u64>,
 }
 
@@ -145,8 +145,8 @@ impl Stop {
 }
 
 impl Admission {
-    /// Notes an answer of the server. Returns whether the server denied access, in general or to a command. The task
-    /// must then [`wait`](Self::wait).
+    /// Notes an answer of the server. Returns whether the server denied access. The task must then
+    /// [`wait`](Self::wait).
     pub fn denies<T>(&mut self, answer: &Result<T>) -> bool {
         let was_denied = self.is_denied;
         self.is_denied = matches!(answer, Err(e) if e.kind() == StoreErrorKind::Forbidden);
@@ -161,9 +161,8 @@ impl Admission {
         self.is_denied
     }
 
-    /// Does nothing unless this task was denied. Waits until the server lets another task through, or until this task
-    /// has got the permit and then `pause` has ended, a sleep of [`DENIED_WAIT`]. The permit ends with the next
-    /// [answer](Self::denies).
+    /// If this task was denied, waits until the server lets another task through, or until this task has the permit and
+    /// `pause` has then slept for [`DENIED_WAIT`]. The permit ends with the next [answer](Self::denies).
     ///
     /// Cancel safe: the permit goes to another task.
     pub async fn wait<F: Future>(&mut self, pause: impl FnOnce() -> F) {
@@ -224,7 +223,7 @@ impl Stopped {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::{Instant, sleep};
+    use tokio::time::{Instant, sleep, timeout};
 
     use super::*;
     use crate::error::StoreError;
@@ -255,18 +254,12 @@ mod tests {
             assert!(admission.denies(&failed(StoreErrorKind::Forbidden)));
         }
         let [mut first, mut second] = admissions;
-        {
-            let dropped = first.wait(|| sleep(DENIED_WAIT));
-            assert!(
-                tokio::time::timeout(Duration::from_secs(1), dropped)
-                    .await
-                    .is_err()
-            );
-        }
+        let dropped = timeout(Duration::from_secs(1), first.wait(|| sleep(DENIED_WAIT)));
+        assert!(dropped.await.is_err());
         let start = Instant::now();
         second.wait(|| sleep(DENIED_WAIT)).await;
         assert_eq!(start.elapsed(), DENIED_WAIT);
-        // The server fails in another way: no other task is let through, and the permit ends.
+        // The server fails in another way, so no other task is let through, and the permit ends.
         assert!(!second.denies(&failed(StoreErrorKind::TimedOut)));
         let start = Instant::now();
         first.wait(|| sleep(DENIED_WAIT)).await;

@@ -5,9 +5,9 @@
 //! past, so each past stores the level of its minutes. Levels stay comparable when pasts are replaced. A level that
 //! stays different is one change, of the context `<all>`.
 
-use super::figures::median;
 use super::history::Tick;
 use super::state::SharedMinutes;
+use super::statistics::median;
 
 /// The minimum number of pages whose levels can be compared.
 pub(crate) const FEWEST_PAGES: usize = 6;
@@ -29,7 +29,7 @@ pub(crate) fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
     None
 }
 
-/// The minutes that a change of the level must last.
+/// Minutes that a change of the level must last.
 const LASTING: usize = 8;
 /// The smallest change, as a logarithm.
 const LEAST: f64 = 0.18;
@@ -45,7 +45,7 @@ pub(crate) struct LevelChange {
     pub(crate) strength: f64,
 }
 
-/// Searches for a change of the level that has lasted up to minute `now`.
+/// Searches for a change of the level that has lasted until minute `now`.
 pub(crate) fn search(shared: &SharedMinutes, now: Tick) -> Option<LevelChange> {
     let (from, to) = (now - 75, now - 19);
     let then = shared.median_level(from, to)?;
@@ -80,7 +80,6 @@ pub(crate) fn search(shared: &SharedMinutes, now: Tick) -> Option<LevelChange> {
     })
 }
 
-/// Whether a change of the level has ended.
 pub(crate) fn is_over(shared: &SharedMinutes, then: f64, effect: f64) -> bool {
     let last = shared.0.iter().rev().take(3);
     let (sum, count) = last.fold((0.0, 0.0), |(sum, count), s| (sum + s.level(), count + 1.0));
@@ -107,13 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_stays_higher_is_a_change_since_it_rose() {
+    fn a_level_that_stays_higher_is_a_change_from_its_rise_on() {
         for length in [8, 12, 17] {
             let change = search(&minutes(&vec![0.8; length]), 100).expect("it is higher");
             assert_eq!(change.since, 101 - length as Tick);
             assert!((change.then - 0.5).abs() < 1e-9 && (change.effect - 0.3).abs() < 1e-9);
-            // The effect in standard deviations of the mean of eight minutes. The deviation of a minute is 1.4826 times
-            // the median distance from the median, plus 0.01.
+            // The deviation of a minute is 1.4826 times the median distance from the median, plus 0.01.
             let strength = 0.3 / (1.4826 * 0.01 + 0.01) * 8f64.sqrt();
             assert!((change.strength - strength).abs() < 1e-3, "{change:?}");
         }

@@ -1,4 +1,4 @@
-//! Changes, in the form that readers get.
+//! Changes, as users get them.
 
 mod suspect;
 
@@ -110,7 +110,7 @@ impl Acknowledgement {
 }
 
 packed! {
-    /// A context, or one instance on a context, that behaves differently than before.
+    /// A context that behaves differently than before, or an instance that differs from the others.
     ///
     /// `Pulse::on_change` passes each change when it begins and when it ends; `api/changes` lists them.
     #[derive(Clone, Debug, PartialEq)]
@@ -153,7 +153,7 @@ packed! {
         pub requests: u64,
         /// The minutes behind the figures: those since the change, at most the last 76.
         ///
-        /// Minutes without a request of any context do not count.
+        /// Minutes in which no context had a request do not count.
         pub minutes: u32,
         /// Seconds of service time per minute in these minutes, of the context or the instance.
         pub seconds_per_minute: f64,
@@ -181,7 +181,7 @@ packed! {
 
 impl Change {
     /// The known causes of the change, in sentences: `Suspect: payment, which fails in 25 % of its runs instead of 4.0
-    /// %; its newest failures: 502.` Empty if no cause is known.
+    /// %; failures with 502.` Empty if no cause is known.
     pub fn explanation(&self) -> String {
         let facts = |suspect: &&Suspect| matches!(suspect, Suspect::Traffic { .. });
         let (facts, suspects): (Vec<_>, Vec<_>) = self.suspects.iter().partition(facts);
@@ -219,7 +219,7 @@ impl Change {
 /// instead of 12 ms, 98 % of the added time.`
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.figures())?;
+        f.write_str(&self.headline())?;
         match self.explanation() {
             explanation if self.ended.is_none() && !explanation.is_empty() => {
                 write!(f, ". {explanation}")
@@ -230,7 +230,7 @@ impl fmt::Display for Change {
 }
 
 impl Change {
-    fn figures(&self) -> String {
+    fn headline(&self) -> String {
         // The sentence is logged, and another program may have written the names.
         let (context, kind) = (escape_hidden(&self.context), self.kind);
         let instance = self.instance.as_deref().map(escape_hidden);
@@ -334,10 +334,10 @@ mod tests {
             statuses: Vec::new(),
             code: None,
             error: None,
-            text: text("its newest failures: 502"),
+            text: text("failures with 502"),
         };
         slow.suspects = vec![fails, waiting.clone()];
-        let suspect = "Suspect: its newest failures: 502; it waits longer.";
+        let suspect = "Suspect: failures with 502; it waits longer.";
         let says = format!("GET / takes 2.58 times as long as before. {suspect}");
         assert_eq!(slow.to_string(), says);
         slow.ended = Some(60);

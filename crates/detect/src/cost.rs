@@ -1,6 +1,5 @@
 //! The cost of a change: additional service time per minute, divided between more requests and slower requests.
 
-/// The number of requests per minute, and their mean time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// Requests per minute.
@@ -49,14 +48,14 @@ impl Cost {
     }
 }
 
-/// `now` divided by `then`. If `then` is zero, divides by `least`, an upper bound of `then`.
-pub(crate) fn ratio(then: f64, now: f64, least: f64) -> f64 {
-    let divisor = if then > 0.0 { then } else { least };
+/// `now` divided by `then`. If `then` is zero, divides by `bound`, an upper bound of `then`.
+pub(crate) fn ratio(then: f64, now: f64, bound: f64) -> f64 {
+    let divisor = if then > 0.0 { then } else { bound };
     if divisor > 0.0 { now / divisor } else { 1.0 }
 }
 
-/// The ratio of the means if it has the direction of the change. Otherwise the ratio of most requests if that ratio has
-/// this direction, or else 1. A few very slow requests can reverse the ratio of the means.
+/// The first ratio that has the direction of the change: `of_means`, `of_most`, or else 1. A few very slow requests can
+/// reverse the ratio of the means.
 pub(crate) fn agreeing(of_means: f64, of_most: f64, is_faster: bool) -> f64 {
     let agrees = |ratio: &f64| match is_faster {
         true => *ratio > 0.0 && *ratio < 1.0,
@@ -70,9 +69,8 @@ pub(crate) type Weighted = (f64, f64);
 
 /// Standard deviations beyond which a difference is not chance.
 const CHANCE: f64 = 5.0;
-/// The minimum number of degrees of freedom (the minutes of each side, minus one) from which the variation is
-/// estimated.
-const FEWEST_MINUTES: usize = 6;
+/// The fewest degrees of freedom (the minutes of each side, minus one) from which the variation is estimated.
+const MIN_FREEDOM: usize = 6;
 /// The approximate relative precision of a minute's value.
 const PRECISION: f64 = 1e-6;
 
@@ -91,14 +89,14 @@ pub(crate) fn squares(minutes: &[Weighted]) -> f64 {
     squares.sum()
 }
 
-/// Whether the mean of the minutes since a change differs from that of `then` by more than chance explains. The
+/// Whether the mean of the minutes since a change differs from the mean of `then` by more than chance explains. The
 /// variation within each side gives the variance; a minute of weight 1 has at least the variance `least`.
 pub(crate) fn differs(then: Weighted, before: &[Weighted], since: &[Weighted], least: f64) -> bool {
     let now = mean(since);
     let minutes = before.iter().chain(since);
     let free = minutes.filter(|(weight, _)| *weight > 0.0).count();
     let free = free.saturating_sub(2);
-    if free < FEWEST_MINUTES || then.0 <= 0.0 || now.0 <= 0.0 {
+    if free < MIN_FREEDOM || then.0 <= 0.0 || now.0 <= 0.0 {
         return false;
     }
     let dispersion = ((squares(before) + squares(since)) / free as f64).max(least);
@@ -117,7 +115,6 @@ mod tests {
 
     #[test]
     fn the_extra_time_is_that_of_traffic_and_of_code() {
-        // 60 requests of 0.25 s instead of 20 of 0.125 s.
         let both = cost((20.0, 0.125), (60.0, 0.25));
         assert_eq!((both.from_traffic, both.from_code), (7.5, 5.0));
         let traffic = cost((20.0, 0.25), (60.0, 0.25));
@@ -128,7 +125,6 @@ mod tests {
 
     #[test]
     fn the_parts_of_the_extra_time_are_at_most_the_time_taken() {
-        // A tenth of the requests, each ten times as long.
         let fewer = cost((100.0, 0.1), (10.0, 1.0));
         assert!((fewer.from_code - 9.0).abs() < 1e-9, "{fewer:?}");
         assert!((fewer.from_traffic + 9.0).abs() < 1e-9, "{fewer:?}");

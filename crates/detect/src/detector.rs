@@ -20,13 +20,12 @@ use tower_pulse_model::timer_sums::queue;
 /// The number of past minutes that a new detector must [recall](Detector::recall) before it judges.
 pub const RECALLED_MINUTES: i64 = 90;
 
-/// The largest number of watched contexts.
 const MAX_WATCHED: usize = 10;
 
 /// Finds changes, minute by minute.
 ///
-/// The first verdict on a context can come after about half an hour: the comparison needs 15 minutes with requests that
-/// ended 10 minutes ago. After 70 minutes the detector is most sensitive.
+/// The first verdict on a context can come after about half an hour. A verdict needs a past of 15 minutes with
+/// requests, which ends 10 minutes before the judged minute. After 70 minutes the detector is most sensitive.
 #[derive(Default)]
 pub struct Detector {
     pub(super) state: DetectorState,
@@ -43,14 +42,14 @@ pub(crate) fn pages_of(
     pages.iter().filter(move |(id, _)| **id != queue)
 }
 
-/// Minutes without a request after which an alarm of a page ends. Minutes without a request of any page do not count.
+/// Minutes after which the alarms of a page without requests end, except silence. Minutes in which no page had a
+/// request do not count.
 const UNSEEN: usize = 20;
 /// Minutes after which an alarm ends, because the change has become usual.
 const USUAL_AFTER: Tick = 24 * 60;
 /// Minutes for which an ended alarm is remembered.
 const REMEMBERED: Tick = 90;
-/// If a minute is earlier than the last minute by more than this number of minutes, the clock was set back, and the
-/// histories begin anew.
+/// If a minute is more than this number of minutes before the last one, the clock was set back: histories begin anew.
 const CLOCK_SET: Tick = 90;
 
 impl Detector {
@@ -86,15 +85,15 @@ impl Detector {
         let is_later = self.add(now, minute);
         self.refresh(self.last.unwrap_or(now));
         if is_later && !minute.contexts.is_empty() {
-            self.share(now, minute);
-            self.follow(now);
+            self.estimate_shared(now, minute);
+            self.end_alarms(now);
             self.search(now);
         }
         let mut verdicts = self.verdicts(now);
         let of_instances = self.instances.judge(minute.start, &minute.instances);
         self.state.instances = self.instances.state.clone();
         self.state.sort();
-        // A slowdown that one instance explains is reported only as a change of that instance.
+        // Slowdowns that one instance explains are left out.
         verdicts.retain(|verdict| {
             verdict.kind != ChangeKind::Slower || !self.instances.explains(verdict)
         });
@@ -107,7 +106,7 @@ impl Detector {
         let Some(now) = self.last else {
             return Vec::new();
         };
-        let alone = find::are_alone(&self.pages);
+        let are_alone = find::are_alone(&self.pages);
         let has_ongoing = |id: RecordId| self.state.has_ongoing(id, &ChangeKind::SPEED);
         let pages = self.pages.iter().filter(|(id, _)| !has_ongoing(**id));
         let mut likely: Vec<_> = pages
@@ -115,8 +114,8 @@ impl Detector {
                 let after = self.state.last_end(*id, &ChangeKind::SPEED);
                 let base = page.base.as_ref()?;
                 let shared = self.state.shared.of(*id);
-                let alone = alone || *id == queue();
-                let finding = speed::watch(base, &shared, now, after, alone)?;
+                let is_alone = are_alone || *id == queue();
+                let finding = speed::watch(base, &shared, now, after, is_alone)?;
                 let size = speed::size(base, &shared, finding.score_kind, finding.since);
                 let ratio = match size.is_tail {
                     true => speed::log_size(base, finding.score_kind, finding.effect).exp(),
@@ -208,7 +207,7 @@ impl Detector {
     }
 
     /// Estimates the level and the traffic that all pages share in the minute.
-    fn share(&mut self, now: Tick, minute: &Minute<'_>) {
+    fn estimate_shared(&mut self, now: Tick, minute: &Minute<'_>) {
         let (mut levels, mut traffic) = (Vec::new(), Vec::new());
         for (_, page) in pages_of(&self.pages) {
             let Some(base) = &page.base else { continue };
@@ -236,8 +235,8 @@ impl Detector {
         });
     }
 
-    /// Ends the alarms that are over. An alarm with a further step is checked only after the step is over.
-    fn follow(&mut self, now: Tick) {
+    /// Ends the alarms that are over. While a page has a later slowdown, its earlier alarms of slowness do not end.
+    fn end_alarms(&mut self, now: Tick) {
         let mut alarms = std::mem::take(&mut self.state.alarms);
         alarms.order_by_key(|alarm| Reverse(alarm.since));
         for mut alarm in alarms {
@@ -255,7 +254,7 @@ impl Detector {
             if let Some(page) = self.pages.get_mut(&alarm.context)
                 && alarm.kind.is_speed()
             {
-                page.drop_base();
+                page.remove_base();
             }
             self.state.ended.push(Ended {
                 context: alarm.context,

@@ -18,8 +18,9 @@ const MAX_ONGOING: usize = 10;
 const NEW_AFTER: i64 = 7 * 86_400;
 /// Seconds without an error of a kind after which the kind is forgotten.
 const FORGOTTEN_AFTER: i64 = 60 * 86_400;
-/// Seconds after which the change of a new kind ends: since its start, and since the last error.
+/// The longest change of a new kind, in seconds.
 const LASTS: i64 = 3_600;
+/// Seconds without an error of a kind after which its change ends.
 const UNSEEN: i64 = 900;
 
 packed! {
@@ -30,11 +31,11 @@ packed! {
         pub first: i64,
         /// The start of the last minute with this kind, in Unix seconds.
         pub last: i64,
-        /// The page of the change that this kind began; `None` if the change has ended.
+        /// The page of the ongoing change that this kind began, if there is one.
         pub page: Option<RecordId>,
         /// The start of the change, in Unix seconds.
         pub since: i64,
-        /// The page's errors of this kind since then.
+        /// The page's errors of this kind since `since`.
         pub count: u64,
     }
 }
@@ -42,7 +43,7 @@ packed! {
 /// The kinds of errors that judged minutes had.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KnownErrors {
-    /// The kinds that were seen last, at most 256, sorted by name.
+    /// At most 256 kinds, sorted by name.
     pub kinds: Vec<(Arc<str>, SeenError)>,
 }
 
@@ -58,7 +59,7 @@ impl KnownErrors {
             ongoing += usize::from(seen.page.is_some());
             ago(seen.last) < FORGOTTEN_AFTER
         });
-        // If as many kinds as can be remembered were seen this week, an unknown kind may be a forgotten kind.
+        // If the kinds of this week fill the list, an unknown kind may be a forgotten one.
         let kinds = self.kinds.iter();
         let of_week = kinds.filter(|(_, seen)| ago(seen.last) < NEW_AFTER);
         let may_be_new = has_history && of_week.count() < MAX_KINDS;
@@ -74,7 +75,7 @@ impl KnownErrors {
                     ongoing += 1;
                     (seen.page, seen.since, seen.count) = (Some(*id), start, count);
                 } else if is_first && count > seen.count {
-                    // In its first minute, the change moves to the page with most of the errors.
+                    // In its first minute, the change moves to the page with the most errors.
                     (seen.page, seen.count) = (Some(*id), count);
                 } else if !is_first && seen.page == Some(*id) {
                     seen.count = seen.count.saturating_add(count);
@@ -106,7 +107,7 @@ impl KnownErrors {
         self.kinds.iter().filter_map(verdict).collect()
     }
 
-    /// Removes the kinds that were not seen for longest, if there are too many.
+    /// Keeps the kinds of ongoing changes, and the kinds that were seen last.
     fn limit(&mut self) {
         let rank = |(_, seen): &(Arc<str>, SeenError)| (seen.page.is_some(), seen.last);
         keep_first(&mut self.kinds, MAX_KINDS, |a, b| rank(b).cmp(&rank(a)));

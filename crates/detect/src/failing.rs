@@ -1,16 +1,15 @@
 //! Failing and refusing: whether the share of a page's requests that are errors, or 4xx, is larger than in its past.
 //!
 //! The shares of two binomials are compared by the likelihood ratio (Wilks, 1938), which is valid for rare and frequent
-//! errors, and for a past without errors. As errors come in clusters, the statistic is divided by the overdispersion of
+//! errors, and for a past without errors. Errors come in clusters, so the statistic is divided by the overdispersion of
 //! the past (McCullagh and Nelder, *Generalized Linear Models*, 1989, 4.5).
 
 use super::change::ChangeKind;
-use super::figures::turning_point;
 use super::history::{Minutes, PageMinute, Span, Tick, is_in};
 use super::past::{FEWEST_MINUTES, FEWEST_REQUESTS, PAST_ENDS, YOUNG_PAST_ENDS};
+use super::statistics::turning_point;
 use tower_pulse_model::order::InOrder;
 
-/// The numbers of errors and of requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     errors: f64,
@@ -56,9 +55,9 @@ pub(crate) struct Increase {
 const MIN_MINUTES: usize = 3;
 /// The most minutes that are searched for the beginning of an increase.
 const MAX_MINUTES: usize = 20;
-/// The least strength of an increase of errors that is reported, and the smallest increase of their share.
+/// The least strength of an increase that is reported, and the least difference of the shares of errors.
 const FAILING: (f64, f64) = (5.5, 0.01);
-/// The same of 4xx. Clients cause 4xx, so their share varies more.
+/// The same for 4xx. Clients cause 4xx, so their share varies more.
 const REFUSING: (f64, f64) = (7.0, 0.05);
 /// The required logarithm of the likelihood ratio, without the two worst minutes.
 const EVIDENCE: f64 = 3.0;
@@ -85,10 +84,11 @@ pub(crate) fn search(
     if lately.all(|minute| minute.errors == 0) || last.requests == 0 {
         return None;
     }
-    let quiet = minutes.iter();
-    let quiet = quiet.filter(|minute| !is_in(excluded, minute.tick));
-    let quiet: Vec<_> = quiet.collect();
-    let until = |ends: Tick| &quiet[..quiet.partition_point(|minute| minute.tick <= now - ends)];
+    let included = minutes.iter();
+    let included = included.filter(|minute| !is_in(excluded, minute.tick));
+    let included: Vec<_> = included.collect();
+    let until =
+        |ends: Tick| &included[..included.partition_point(|minute| minute.tick <= now - ends)];
     let ends = match until(PAST_ENDS).len() {
         30.. => PAST_ENDS,
         _ => YOUNG_PAST_ENDS,
@@ -151,8 +151,8 @@ fn deviance(a: Share, b: Share) -> f64 {
         - b.likelihood(common))
 }
 
-/// Whether the errors continue, and the increase shows without the two worst minutes too, by the likelihood ratio
-/// between the share since the change and the usual share. `recent` has at least [`MIN_MINUTES`] minutes.
+/// Whether the errors continue, and the increase shows even without the two worst minutes. `recent` has at least
+/// [`MIN_MINUTES`] minutes.
 fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
     let now = window.share();
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;

@@ -1,20 +1,20 @@
-//! The search for new alarms at the end of a minute: first in each context alone, then across all findings, because
-//! contexts that change together may have one cause.
+//! The search for new alarms at the end of a minute: first in each context alone, then across all findings. Contexts
+//! that change together may have one cause.
 
 use std::collections::HashMap;
 
 use super::change::ChangeKind;
 use super::detector::{Detector, pages_of};
-use super::figures::median;
 use super::history::Tick;
 use super::minute::all_id;
 use super::page::Page;
 use super::past::find_changed_past;
 use super::reference::Past;
 use super::state::Alarm;
+use super::statistics::median;
 use super::traffic::{self, Traffic, TrafficChange};
 use super::verdict::Sums;
-use super::{all, failing, speed, step};
+use super::{all, failing, further, speed};
 use tower_pulse_model::context::{Kind, UNMATCHED};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
@@ -24,10 +24,10 @@ use tower_pulse_model::timer_sums::queue;
 const CROWD: f64 = 3.0;
 /// A change this many times as large as the median change of its [crowd](Detector::crowd) is reported separately.
 const STANDS_OUT: f64 = 4.0;
-/// Minutes that a change of several pages at once must last.
+/// Minutes that a change of a crowd must last.
 const TOGETHER_LASTING: Tick = 8;
 
-/// The largest number of minutes that a further step is compared with.
+/// The largest number of minutes that a [further slowdown](super::further) is compared with.
 const LONGEST_BEFORE: Tick = 15;
 
 /// Whether there are too few pages to estimate the shift that all pages share.
@@ -39,8 +39,8 @@ pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
 impl Detector {
     /// Opens the new alarms of minute `now`.
     pub(super) fn search(&mut self, now: Tick) {
-        let alone = are_alone(&self.pages);
-        self.step(now);
+        let are_alone = are_alone(&self.pages);
+        self.search_further(now);
         let mut begun = Vec::new();
         let mut silent = Vec::new();
         let mut steady = 0;
@@ -57,7 +57,8 @@ impl Detector {
                     state.shared.of(*id),
                     state.last_end(*id, &ChangeKind::SPEED),
                 );
-                let found = speed::search(base, &shared, now, after, alone || *id == queue);
+                let is_alone = are_alone || *id == queue;
+                let found = speed::search(base, &shared, now, after, is_alone);
                 begun.extend(found.map(|found| {
                     let subject = (*id, ChangeKind::of_speed(found.effect < 0.0));
                     let (times, size) = ((found.since, now), (found.strength, found.effect));
@@ -76,7 +77,7 @@ impl Detector {
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
                 let alarm = |kind, change: TrafficChange| {
-                    // The rate comes from the traffic, the mean from the sums.
+                    // A past has integers: with a thousand minutes, its rate keeps three decimals.
                     let (requests, minutes) = ((traffic.rate * 1_000.0) as u64, 1_000);
                     let before = Sums::of(&page.history.minutes, now - 76, change.since);
                     let past = Past {
@@ -123,25 +124,24 @@ impl Detector {
         self.open(begun, silent, steady, now);
     }
 
-    /// Opens the alarms of further steps of pages that are slower already.
-    fn step(&mut self, now: Tick) {
+    fn search_further(&mut self, now: Tick) {
         let alarms = self.state.alarms.iter();
         let slower = alarms.filter(|alarm| alarm.kind == ChangeKind::Slower);
-        let mut steps = Vec::new();
+        let mut further = Vec::new();
         for alarm in slower.filter(|alarm| !self.state.is_covered(alarm)) {
             let shared = self.state.shared.of(alarm.context);
-            // A step before the detection is part of the first change.
+            // A further slowdown before the detection is part of the first change.
             if let Some(page) = self.pages.get(&alarm.context)
                 && let Some((strength, since)) =
-                    step::search(&page.history, &shared, (alarm.since, now))
+                    further::search(&page.history, &shared, (alarm.since, now))
                 && since > alarm.detected
             {
                 let before = (alarm.since.max(since - LONGEST_BEFORE), since);
                 let past = find_changed_past(&page.history, before, &shared);
-                steps.extend(past.map(|past| (alarm.context, strength, since, past)));
+                further.extend(past.map(|past| (alarm.context, strength, since, past)));
             }
         }
-        for (context, strength, since, past) in steps {
+        for (context, strength, since, past) in further {
             let Some(page) = self.pages.get_mut(&context) else {
                 continue;
             };
@@ -155,8 +155,8 @@ impl Detector {
         }
     }
 
-    /// Opens these alarms. An alarm of a crowd opens only once it has lasted for [`TOGETHER_LASTING`]. If half of the
-    /// pages are silent, one alarm of `<all>` replaces the alarms of these pages.
+    /// Opens these alarms. Except for a surge, an alarm of a crowd opens after [`TOGETHER_LASTING`] minutes. If many
+    /// pages are silent, one alarm of `<all>` replaces theirs.
     fn open(&mut self, mut begun: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
         begun.retain(|alarm| {
@@ -211,7 +211,7 @@ impl Detector {
         let (mut all, mut sizes) = (0, Vec::new());
         for base in bases {
             all += 1;
-            let size = speed::began(base, &self.state.shared, since, CROWD);
+            let size = speed::shift(base, &self.state.shared, since, CROWD);
             sizes.extend(size.map(f64::abs));
         }
         if sizes.len() <= (all / 20).max(2) {

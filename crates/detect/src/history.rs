@@ -40,13 +40,11 @@ pub(crate) fn tick(start: i64) -> Tick {
 /// A range of minutes, both ends included.
 pub(crate) type Span = (Tick, Tick);
 
-/// Whether a minute is in one of these spans.
 pub(crate) fn is_in(spans: &[Span], tick: Tick) -> bool {
     let mut spans = spans.iter();
     spans.any(|(from, to)| (*from..=*to).contains(&tick))
 }
 
-/// Counts by bucket.
 pub(crate) type Counts = [u32; BUCKETS];
 
 /// The figures of a page in a minute, without its histogram.
@@ -66,7 +64,6 @@ pub(crate) struct PageMinute {
 /// Minutes of a page, oldest first.
 pub(crate) type Minutes = VecDeque<PageMinute>;
 
-/// The last minutes of a page.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) minutes: Minutes,
@@ -105,7 +102,6 @@ impl History {
         self.packed.extend(packed);
     }
 
-    /// Removes minutes before `oldest`.
     pub(crate) fn prune(&mut self, oldest: Tick) {
         let mut gone = 0;
         while let Some(first) = self.minutes.front().filter(|first| first.tick < oldest) {
@@ -118,7 +114,7 @@ impl History {
         }
     }
 
-    /// The minutes, where `errors` counts what a kind of change is about: the 4xx for `Refusing`, otherwise the errors.
+    /// The minutes. For `Refusing`, their `errors` are the 4xx.
     pub(crate) fn failing(&self, kind: ChangeKind) -> Cow<'_, Minutes> {
         if kind != ChangeKind::Refusing {
             return Cow::Borrowed(&self.minutes);

@@ -1,4 +1,4 @@
-//! The last judgement, without the changes that it found.
+//! The figures of the last judgement.
 
 use super::minute::{Coverage, Watched};
 use tower_pulse_model::pack::packed;
@@ -14,7 +14,7 @@ packed! {
         /// The end of the last minute that was judged, in Unix seconds.
         pub until: i64,
         /// How much of the traffic the detector could compare.
-        pub sight: Coverage,
+        pub coverage: Coverage,
         /// The contexts that are likely slower, by name, most certain first.
         pub watched: Vec<(std::sync::Arc<str>, Watched)>,
     }

@@ -1,11 +1,11 @@
 //! Whether a change lasts, and since when. A page that was slow for only some minutes is not reported.
 
-use super::figures::{lower_mean, turning_point};
 use super::history::Tick;
 use super::noise::Window;
 use super::page::Baseline;
 use super::reference::SPANS;
 use super::residual::{Finding, Residual, past_variance, strength};
+use super::statistics::{lower_mean, turning_point};
 
 /// The part of the required standard deviations that a window without its worst minutes must still reach.
 pub(crate) const WITHOUT_WORST: f64 = 0.78;
@@ -25,7 +25,7 @@ const LEFT_OVER: usize = 10;
 pub(crate) fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kind: usize) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for minute in minutes {
-        let weight = 1.0 / (minute.sampling[kind] + minute.answer[kind].powi(2)).max(1e-9);
+        let weight = 1.0 / (minute.sampling[kind] + minute.response[kind].powi(2)).max(1e-9);
         sum += weight * minute.scores[kind];
         weights += weight;
     }
@@ -38,7 +38,7 @@ pub(crate) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     let sign = effect.signum();
     let shows = |minute: &&Residual| {
         sign * minute.scores[kind]
-            >= SHOWN * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
+            >= SHOWN * size - (minute.sampling[kind] + minute.response[kind].powi(2)).sqrt()
     };
     let unseen = match window.len() {
         0..=3 => 0,
@@ -95,7 +95,7 @@ pub(crate) fn deviations<'a>(
     (strength(base, kind, effect, variance, count), effect)
 }
 
-/// Whether the window is much slower than any window of the same length in the page's past.
+/// Whether the window is much slower than the windows in the page's past; `true` if it is faster.
 pub(crate) fn is_unusual(base: &Baseline, window: &[Residual], kind: usize, effect: f64) -> bool {
     if effect < 0.0 {
         return true;
@@ -108,7 +108,6 @@ pub(crate) fn is_unusual(base: &Baseline, window: &[Residual], kind: usize, effe
 pub(crate) fn fades(base: &Baseline, minutes: &[Residual], finding: &Finding) -> bool {
     let start = minutes.partition_point(|minute| minute.tick < finding.since);
     let changed = &minutes[start..];
-    // A change that has lasted for long does not count as fading.
     if changed.len() < 5 || changed.len() > FADING {
         return false;
     }
@@ -145,7 +144,7 @@ pub(crate) fn is_left_over(
 
 /// The first minute of the change: from this minute to the last, the sum of the scores' excess over half of the effect
 /// is largest.
-pub(crate) fn began(base: &Baseline, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
+pub(crate) fn start(base: &Baseline, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
     let wobble = base.past.noise[kind].variance();
     turning_point(minutes.iter().rev().map(|minute| {
         let weight = 1.0 / (minute.sampling[kind] + wobble).max(1e-12);

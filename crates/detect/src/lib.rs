@@ -5,9 +5,9 @@
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
 //! The [`detector`] judges one minute after the other and returns a [`Verdict`](detector::Verdict) for each change that
-//! is ongoing at the end of the minute. A [`Change`](change::Change) is a verdict with the details for readers: its
-//! name, its cost, its suspects. [`Mark`](tower_pulse_model::mark::Mark)s are the deploys and other events that changes
-//! are compared with.
+//! is ongoing at the end of the minute. A [`Change`](change::Change) is a verdict with the details for users: a name,
+//! a cost and suspects. [`Mark`](tower_pulse_model::mark::Mark)s are deploys and other events that may have
+//! caused changes.
 
 mod all;
 pub mod change;
@@ -15,8 +15,8 @@ mod cost;
 pub mod detector;
 pub mod errors;
 mod failing;
-mod figures;
 mod find;
+mod further;
 mod history;
 pub mod instances;
 pub mod last_judgement;
@@ -33,7 +33,7 @@ mod scored;
 pub mod side_by_side;
 mod speed;
 mod state;
-mod step;
+mod statistics;
 mod stored;
 pub mod suspects;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::change::Change;
 use super::minute::Verdict;
 use tower_pulse_model::context::fnv1a;
 
-/// The maximum number of changes in a log. Changes that ended first are removed first.
+/// The maximum number of changes in a log. The changes that ended first are removed first.
 pub const MAX_CHANGES: usize = 1_000;
 
 /// Changes, sorted by their ids.
@@ -37,18 +37,18 @@ impl Log {
     }
 
     /// The index of a change. For a missing change, the error is where to insert it.
-    fn place(&self, id: &str) -> Result<usize, usize> {
+    fn position(&self, id: &str) -> Result<usize, usize> {
         self.changes.binary_search_by(|change| (*change.id).cmp(id))
     }
 
     /// The change with this id.
     pub fn get(&self, id: &str) -> Option<&Change> {
-        self.place(id).ok().map(|at| &self.changes[at])
+        self.position(id).ok().map(|at| &self.changes[at])
     }
 
     /// The change with this id, to add details to it.
     pub fn get_mut(&mut self, id: &str) -> Option<&mut Change> {
-        self.place(id).ok().map(|at| &mut self.changes[at])
+        self.position(id).ok().map(|at| &mut self.changes[at])
     }
 
     /// Whether a change with the kind and subject of a verdict is ongoing.
@@ -64,7 +64,7 @@ impl Log {
         changes.find(|c| is_ongoing(c, context, verdict) && verdict.since < c.detected)
     }
 
-    /// Applies the verdicts ongoing at `end`, the end of a minute in Unix seconds. A change without a verdict ends.
+    /// Applies the verdicts at `end`, the end of a minute in Unix seconds. An ongoing change without a verdict ends.
     pub fn apply(&mut self, verdicts: &[(Arc<str>, Verdict)], end: i64) -> Difference {
         let mut difference = Difference::default();
         for (context, verdict) in verdicts {
@@ -75,7 +75,7 @@ impl Log {
                 continue;
             }
             let change = begun(context, verdict);
-            match self.place(&change.id) {
+            match self.position(&change.id) {
                 // The further slowdown is over, so this change is ongoing again.
                 Ok(at) => {
                     let change = &mut self.changes[at];
@@ -147,7 +147,6 @@ fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
     change
 }
 
-/// Updates the figures of a change from a verdict.
 fn update(change: &mut Change, verdict: &Verdict) {
     let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
     change.since = verdict.since;

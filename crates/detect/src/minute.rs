@@ -52,7 +52,8 @@ pub struct Verdict {
     pub now: f64,
     /// `now` divided by `then`. If `then` was zero, a lower bound.
     pub ratio: f64,
-    /// For slower: only the slowest tenth of the requests is slower. `then`, `now` and `ratio` are about its mean.
+    /// For slower: whether only the slowest tenth of the requests is slower. If so, `then`, `now` and `ratio` are about
+    /// the mean of this tenth.
     pub is_tail: bool,
     /// 1 minus the probability of such a difference by chance.
     pub confidence: f64,
@@ -78,7 +79,7 @@ packed! {
         pub since: i64,
         /// How many times as long the successful responses take.
         pub ratio: f64,
-        /// Only the slowest tenth of the responses is slower; `ratio` is about that tenth.
+        /// Whether only the slowest tenth of the responses is slower; if so, `ratio` is about that tenth.
         pub is_tail: bool,
     }
 
@@ -91,13 +92,12 @@ packed! {
         pub contexts: usize,
         /// Contexts with enough requests, for long enough, to be compared with their past.
         pub compared: usize,
-        /// Minutes of the last hour without a request.
+        /// Minutes without a request in the last hour.
         pub gaps: usize,
     }
 }
 
-/// The number of failed requests in the sense of a kind of change: for refusing, 4xx that are not errors; otherwise
-/// errors.
+/// The number of failed requests for a kind of change: for refusing, 4xx that are not errors; otherwise errors.
 pub fn failed(kind: ChangeKind, sums: &Aggregate) -> u64 {
     let errors = sums.outcomes.errors;
     match kind {

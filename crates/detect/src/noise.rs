@@ -1,16 +1,16 @@
-//! The noise of a page: its mean score varies from minute to minute without a cause, by sampling and by the *wobble*, a
-//! variation of the page itself that lasts longer than a minute.
+//! The noise of a page: its mean score varies from minute to minute without a cause. A part comes from sampling, and a
+//! part from the *wobble*: a variation of the page itself that lasts longer than a minute.
 //!
 //! The wobble is a first-order autoregressive series. Its variance is the variance between minutes minus the variance
-//! of sampling (method of moments, as DerSimonian and Laird, 1986). Its correlation is the correlation of neighbouring
-//! minutes, to which sampling does not contribute. Both are shrunk towards usual values, as an hour tells little about
-//! a page with few requests.
+//! of sampling (method of moments, like DerSimonian and Laird, 1986). Its correlation is the correlation of
+//! neighbouring minutes, to which sampling does not contribute. Both are shrunk towards usual values, because an hour
+//! tells little about a page with few requests.
 
-use super::figures::median;
+use super::statistics::median;
 use tower_pulse_model::pack::packed;
 
 packed! {
-    /// The noise of a score. The fields are integers, so storing it loses no precision.
+    /// The noise of a score. The fields are integers, so storing them loses no precision.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Noise {
         /// The standard deviation of the wobble, in millionths.
@@ -28,7 +28,7 @@ const USUAL_CORRELATION: f64 = 0.6;
 /// Residuals beyond this many standard deviations are clipped. The standard deviation is estimated from the median
 /// residual.
 const CLIPPED: f64 = 2.5;
-/// The smallest wobble, in the same unit.
+/// The smallest wobble, in the unit of [`USUAL_WOBBLE`].
 const LEAST_WOBBLE: f64 = 0.01;
 
 impl Noise {
@@ -98,10 +98,10 @@ pub(crate) struct Window {
     sum: f64,
     /// The variance of the weighted sum.
     variance: f64,
-    /// The covariance of the next minute's wobble with the weighted sum, divided by the wobble's variance.
+    /// The covariance of the oldest minute's wobble with the weighted sum, divided by the wobble's variance.
     reach: f64,
     /// The weighted sum of the page's responses to the shared level.
-    answers: f64,
+    responses: f64,
     oldest: Option<i32>,
 }
 
@@ -114,11 +114,11 @@ impl Window {
         }
     }
 
-    /// Adds a minute that is earlier than those in the window. `answer` is the standard deviation of the page's
+    /// Adds a minute that is earlier than those in the window. `response` is the standard deviation of the page's
     /// response to the shared level. The responses of all minutes are fully correlated.
-    pub(crate) fn grow(&mut self, tick: i32, value: f64, sampling: f64, answer: f64) {
-        let weight = 1.0 / (sampling + self.wobble + answer * answer).max(1e-12);
-        self.answers += weight * answer;
+    pub(crate) fn grow(&mut self, tick: i32, value: f64, sampling: f64, response: f64) {
+        let weight = 1.0 / (sampling + self.wobble + response * response).max(1e-12);
+        self.responses += weight * response;
         let apart = self.oldest.map_or(0, |oldest| oldest - tick);
         self.reach *= self.correlation.powi(apart.clamp(0, 1_000));
         self.variance +=
@@ -135,7 +135,7 @@ impl Window {
 
     /// The variance of the mean.
     pub(crate) fn variance(&self) -> f64 {
-        (self.variance + self.answers * self.answers) / (self.weights * self.weights).max(1e-24)
+        (self.variance + self.responses * self.responses) / (self.weights * self.weights).max(1e-24)
     }
 }
 

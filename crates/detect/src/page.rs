@@ -8,7 +8,6 @@ use super::reference::{Past, Reference};
 use super::scored::{Scored, score};
 use super::state::SharedMinutes;
 
-/// The number of minutes that have scores.
 pub(crate) const SCORED: Tick = 31;
 
 /// The baseline of a page: a past, and the scores of the last minutes against it.
@@ -41,7 +40,7 @@ impl Page {
         excluded: &[Span],
         before: Option<(Tick, &Past)>,
     ) {
-        // The phase differs from page to page, so that pages are not all renewed in the same minute.
+        // The phase differs between pages, so that they are renewed in different minutes.
         let phase = (number % RENEWED as u64) as Tick;
         // The newest minute, not after `now`, in which this page is due for renewal.
         let epoch = now - (now - phase).rem_euclid(RENEWED);
@@ -58,7 +57,7 @@ impl Page {
     }
 
     /// Removes the baseline. The next [`renew`](Self::renew) makes another.
-    pub(crate) fn drop_base(&mut self) {
+    pub(crate) fn remove_base(&mut self) {
         self.base = None;
         self.missing = None;
     }

@@ -1,11 +1,11 @@
 //! The past of a page: the quiet minutes of about an hour that ended some minutes ago.
 
-use super::figures::{lower_mean, median};
 use super::history::{History, PackedMinute, PageMinute, RENEWED, STORED, Span, Tick, is_in};
 use super::noise::Noise;
 use super::reference::{Past, Reference, SCORES, SPANS};
 use super::scored::{Tally, score};
 use super::state::SharedMinutes;
+use super::statistics::{lower_mean, median};
 use tower_pulse_model::order::InOrder;
 
 /// Minutes between a usual past and now.
@@ -17,7 +17,7 @@ pub(crate) const YOUNG_PAST_ENDS: Tick = 10;
 /// The fewest minutes and requests of a past.
 pub(crate) const FEWEST_MINUTES: u32 = 15;
 pub(crate) const FEWEST_REQUESTS: u64 = 40;
-/// A further step is compared with the change before it only if that change lasted at least this many minutes.
+/// The fewest minutes of a change that a [further slowdown](super::further) is compared with.
 pub(crate) const FEWEST_CHANGED: u32 = 4;
 /// The shift of all pages beyond which a minute is not quiet, as a logarithm.
 const QUIET: f64 = 0.14;
@@ -45,7 +45,7 @@ pub(crate) fn find_past(
     }
 }
 
-/// The past of a further step: the minutes of the change before the step.
+/// The past of a [further slowdown](super::further): the minutes of the change before.
 pub(crate) fn find_changed_past(
     history: &History,
     (from, to): (Tick, Tick),
@@ -59,7 +59,6 @@ pub(crate) fn find_changed_past(
 /// A minute, the difference of its mean score from the expected one, and the sampling variance of the difference.
 pub(crate) type Residual = (Tick, f64, f64);
 
-/// The search for a past between two minutes.
 struct Search<'a> {
     history: &'a History,
     from: Tick,

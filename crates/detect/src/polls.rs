@@ -86,7 +86,7 @@ mod tests {
         sums
     }
 
-    /// The suspect for requests that compute and wait for these milliseconds, before and now.
+    /// The suspect for requests that compute and wait for `then` and `now` milliseconds.
     fn suspected(then: (u64, u64), now: (u64, u64), is_delayed: bool) -> Option<String> {
         in_words(then, now, is_delayed, false)
     }
@@ -133,9 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn no_request_computes_on_a_machine_that_is_busy() {
+    fn computing_is_no_suspect_on_a_delayed_machine() {
         assert_eq!(suspected((3, 42), (48, 43), true), None);
-        // Waiting outside of polls is still suspected.
         assert!(suspected((3, 42), (3, 142), true).is_some());
     }
 

@@ -1,12 +1,11 @@
 //! The past that a page is compared with: the distribution of its times in a quiet hour, and the scores derived from
 //! it.
 //!
-//! A request has four scores, each a function of its bucket. The first three are rank scores or scores of location
-//! (Hájek, Šidák and Sen, *Theory of Rank Tests*, 1999), so no moment of the times is needed:
+//! A request has four scores, each a function of its bucket (Hájek, Šidák and Sen, *Theory of Rank Tests*, 1999):
 //! - its *rank* in the reference (Wilcoxon's score; for grouped data Bross's ridit);
-//! - its *place*: `-f'/f` of the smoothed density of the reference, the locally most powerful score for a shift of the
-//!   logarithm. With several modes, such as the hits and misses of a cache, it shows a shift of the modes much
-//!   better than the rank does, but hardly a change of their shares;
+//! - its *location*: `-f'/f` of the smoothed density of the reference, the locally most powerful score for a shift of
+//!   the logarithm. With several modes, such as the hits and misses of a cache, this score shows a shift of the modes
+//!   much better than the rank does, but hardly a change of their shares;
 //! - its *tail*: for a request in the upper tenth, its distance from the start of the tail, in logarithms, minus the
 //!   usual distance. A longer tail changes the score; more requests in the tail hardly do;
 //! - its *mix*: the logarithm of the likelihood ratio of a past in which some requests take three times as long and
@@ -17,21 +16,17 @@ use super::history::{BUCKETS, Counts, SCALE, WIDTH};
 use super::noise::Noise;
 use tower_pulse_model::pack::packed;
 
-/// The number of scores.
 pub(crate) const SCORES: usize = 4;
-/// The index of the rank score.
+/// The indices of the scores.
 pub(crate) const RANK: usize = 0;
-/// The index of the place score.
-pub(crate) const PLACE: usize = 1;
-/// The index of the tail score.
+pub(crate) const LOCATION: usize = 1;
 pub(crate) const TAIL: usize = 2;
-/// The index of the mix score.
 pub(crate) const MIX: usize = 3;
 
 /// The number of spans whose highest mean a past stores: 2 to `SPANS + 1` minutes.
 pub(crate) const SPANS: usize = 9;
 
-/// The largest shift in the table of expected scores, in buckets.
+/// The largest shift with an expected score, in buckets.
 const FARTHEST: usize = 28;
 const SHIFTS: usize = 2 * FARTHEST + 1;
 
@@ -39,13 +34,13 @@ const SHIFTS: usize = 2 * FARTHEST + 1;
 const LARGEST_TAIL: f64 = 2.77;
 /// The largest tail score of a narrow tail: the logarithm of 2.
 const LEAST_LARGEST_TAIL: f64 = 0.69;
-/// The limit of a tail score, as a multiple of the usual excess (clamped to the two limits above), so that a single
-/// slow request counts for little.
+/// The limit of a tail score, as a multiple of the usual excess, within the two limits above. A single slow request
+/// then counts for little.
 const USUAL_TAILS: f64 = 6.0;
-/// The weight of a tail of usual shape, in tail requests.
+/// The requests of a usual tail that `shrink_tail` adds.
 const USUAL_TAIL_REQUESTS: f64 = 20.0;
-/// The largest place score, in standard deviations.
-const LARGEST_PLACE: f64 = 3.0;
+/// The largest location score, in standard deviations.
+const LARGEST_LOCATION: f64 = 3.0;
 /// The mix that the mix score detects: this share of the requests takes three times as long, and another share of the
 /// same size is beyond the split.
 const MIX_SHARE: f64 = 0.15;
@@ -54,29 +49,26 @@ const MIX_SHIFT: f64 = 1.0986;
 const LARGEST_MIX: f64 = 20.0;
 /// The largest share of the past below the split of the mix score.
 const MOST_BELOW: f64 = 0.97;
-/// The split is chosen for a minute with this many requests and this wobble.
+/// The split is chosen for a minute with this many requests and this wobble, as in [`Noise`].
 const MIX_REQUESTS: f64 = 100.0;
 const MIX_WOBBLE: f64 = 0.05;
 
 packed! {
-    /// The stored form of a reference. The fields are integers, so storing it loses no precision.
+    /// The stored form of a reference. The fields are integers, so storing them loses no precision.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub(crate) struct Past {
         /// Counts of successful responses, by bucket at scale 3.
         pub(crate) buckets: Vec<(u8, u32)>,
         /// The first minute after the past.
         pub(crate) end: i32,
-        /// The number of minutes.
         pub(crate) minutes: u32,
-        /// The number of all requests.
         pub(crate) requests: u64,
-        /// The number of errors; before an alarm of refusing, of 4xx.
+        /// The number of errors, or of 4xx to judge refusing.
         pub(crate) errors: u64,
         /// The service time of all requests, in microseconds.
         pub(crate) micros: u64,
         /// The level that all pages share, in millionths of a logarithm.
         pub(crate) level: i64,
-        /// The noise of each score.
         pub(crate) noise: [Noise; SCORES],
         /// The largest mean score of 2, 3, … consecutive minutes, minus the usual mean, in millionths.
         pub(crate) highest: [[i32; SPANS]; SCORES],
@@ -87,7 +79,7 @@ packed! {
 pub(crate) struct Reference {
     first: usize,
     scores: Vec<[f32; SCORES]>,
-    /// A censored request up to this bucket is ignored.
+    /// A cut-off request up to this bucket is ignored.
     pub(crate) median: usize,
     /// The expected scores if all times are shifted by -FARTHEST to FARTHEST buckets.
     shifted: Vec<[f32; SCORES]>,
@@ -95,7 +87,7 @@ pub(crate) struct Reference {
     pub(crate) variance: [f64; SCORES],
     /// The third central moment of the scores of one request, divided by the variance.
     pub(crate) skew: [f64; SCORES],
-    /// The share of the requests in the tail: a tenth or more, as the tail begins at the start of a bucket.
+    /// The share of the requests in the tail: a tenth or more, because the tail begins at the start of a bucket.
     pub(crate) tail_share: f64,
     pub(crate) count: f64,
     /// The mean bucket of the requests.
@@ -105,7 +97,6 @@ pub(crate) struct Reference {
 /// Means, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means {
-    /// The mean of all requests.
     pub(crate) all: f64,
     /// The mean of the slowest tenth.
     pub(crate) tail: f64,
@@ -169,7 +160,7 @@ impl Reference {
         let largest = (USUAL_TAILS * usual(LARGEST_TAIL)).clamp(LEAST_LARGEST_TAIL, LARGEST_TAIL);
         let usual_excess = usual(largest);
         let density = Density::new(counts, first, last, total);
-        let (place, mix) = (density.place_scores(counts), density.mix_scores());
+        let (location, mix) = (density.location_scores(counts), density.mix_scores());
         let mut scores = Vec::with_capacity(last - first + 1);
         let (mut below, mut median) = (0.0, low);
         for bucket in first..=last {
@@ -183,8 +174,8 @@ impl Reference {
                 true => excess(bucket).min(largest) - usual_excess,
                 false => 0.0,
             };
-            let (place, mix) = (place[bucket - first] as f32, mix[bucket - first] as f32);
-            scores.push([rank as f32, place, tail as f32, mix]);
+            let (location, mix) = (location[bucket - first] as f32, mix[bucket - first] as f32);
+            scores.push([rank as f32, location, tail as f32, mix]);
         }
         let buckets = (low..=high).map(|bucket| share(bucket) * bucket as f64);
         let mut reference = Self {
@@ -198,13 +189,13 @@ impl Reference {
             count: total,
             bucket: buckets.sum(),
         };
-        reference.tabulate(counts, low..=high, total);
+        reference.centre(counts, low..=high, total);
         reference.shrink_tail(usual_excess);
         Some(reference)
     }
 
-    /// Fills the table of expected scores, and centres the scores.
-    fn tabulate(&mut self, counts: &Counts, support: std::ops::RangeInclusive<usize>, total: f64) {
+    /// Centres the scores, and sets their expected values, variances and skews.
+    fn centre(&mut self, counts: &Counts, support: std::ops::RangeInclusive<usize>, total: f64) {
         let occupied = support.filter(|bucket| counts[*bucket] > 0);
         let shares: Vec<_> = occupied
             .map(|bucket| (bucket, f64::from(counts[bucket]) / total))
@@ -242,7 +233,7 @@ impl Reference {
     }
 
     /// Adds requests of a usual, exponential tail, because few requests in the tail are not enough to estimate its
-    /// variation. `excess` is the mean of the tail scores.
+    /// variation. `excess` is the mean distance of the tail's requests from its start.
     fn shrink_tail(&mut self, excess: f64) {
         let seen = self.tail_share * self.count;
         let weight = seen / (seen + USUAL_TAIL_REQUESTS);
@@ -270,30 +261,30 @@ impl Reference {
     /// The shift that explains a mean rank score. After this shift, the rank test finds no difference, as in Hodges and
     /// Lehmann's estimate (1963).
     pub(crate) fn shift_of(&self, rank_score: f64) -> f64 {
-        let table = &self.shifted;
-        let above = table.partition_point(|scores| f64::from(scores[RANK]) < rank_score);
+        let shifted = &self.shifted;
+        let above = shifted.partition_point(|scores| f64::from(scores[RANK]) < rank_score);
         if above == 0 || above == SHIFTS {
             let end = if above == 0 { -1.0 } else { 1.0 };
             return end * FARTHEST as f64 * WIDTH;
         }
-        let [low, high] = [above - 1, above].map(|at| f64::from(table[at][RANK]));
+        let [low, high] = [above - 1, above].map(|at| f64::from(shifted[at][RANK]));
         let within = (rank_score - low) / (high - low).max(1e-9);
         (above as f64 - 1.0 + within - FARTHEST as f64) * WIDTH
     }
 
-    /// The share of the requests that take much longer, from their mean mix score.
+    /// The share of the requests that take much longer, from the mean mix score.
     pub(crate) fn mixed_share(&self, mix_score: f64) -> f64 {
         (mix_score / self.expected(MIX, MIX_SHIFT).max(1e-3)).clamp(-0.4, 1.0)
     }
 
     /// The change of the expected score per unit of a small shift; for the tail score, at least the share of the tail.
     pub(crate) fn slope(&self, kind: usize) -> f64 {
-        let step = f64::from(self.shifted[FARTHEST + 1][kind] - self.shifted[FARTHEST - 1][kind]);
+        let rise = f64::from(self.shifted[FARTHEST + 1][kind] - self.shifted[FARTHEST - 1][kind]);
         let least = match kind {
             TAIL => self.tail_share,
             _ => 1e-3,
         };
-        (step / (2.0 * WIDTH)).max(least)
+        (rise / (2.0 * WIDTH)).max(least)
     }
 }
 
@@ -329,7 +320,7 @@ impl Density {
     }
 
     /// `-f'/f` by bucket.
-    fn place_scores(&self, counts: &Counts) -> Vec<f64> {
+    fn location_scores(&self, counts: &Counts) -> Vec<f64> {
         let (density, size) = (&self.density, self.density.len());
         let raw = |at: usize| {
             let (before, after) = (at.saturating_sub(1), (at + 1).min(size - 1));
@@ -341,7 +332,7 @@ impl Density {
         let squares = (0..size).map(|at| share(at) * (scores[at] - mean).powi(2));
         let deviation = squares.sum::<f64>().sqrt().max(1e-6);
         for score in &mut scores {
-            *score = ((*score - mean) / deviation).clamp(-LARGEST_PLACE, LARGEST_PLACE);
+            *score = ((*score - mean) / deviation).clamp(-LARGEST_LOCATION, LARGEST_LOCATION);
         }
         scores
     }

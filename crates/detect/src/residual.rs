@@ -1,4 +1,4 @@
-//! The scores of a minute without the shift that all pages share, and their strength.
+//! The scores of a minute (`reference.rs`) without the shift that all pages share, and the strength of a change.
 
 use super::history::{Tick, WIDTH};
 use super::noise::Window;
@@ -26,25 +26,24 @@ pub(crate) struct Residual {
     /// The shift that all pages share, as a logarithm of time.
     pub(crate) shift: f64,
     pub(crate) scores: [f64; SCORES],
-    /// The additional time of the requests, as a mean logarithm.
+    /// The mean logarithm of the times, minus that of the past and the shift.
     pub(crate) log: f64,
     /// The variance of the scores that comes from sampling.
     pub(crate) sampling: [f64; SCORES],
-    /// The standard deviation of the scores that comes from the page's own response to the shared shift. The response
-    /// is the same in each minute.
-    pub(crate) answer: [f64; SCORES],
+    /// How far the scores may deviate because the page follows the shared shift more or less than other pages.
+    pub(crate) response: [f64; SCORES],
 }
 
 impl Residual {
     /// Adds a kind of score to a window that only has later minutes.
     pub(crate) fn add_to(&self, window: &mut Window, kind: usize) {
         let (score, sampling) = (self.scores[kind], self.sampling[kind]);
-        window.grow(self.tick, score, sampling, self.answer[kind]);
+        window.grow(self.tick, score, sampling, self.response[kind]);
     }
 }
 
 /// The standard deviation of the pages' responses to the shared shift, as a part of the shift.
-const LOADING: f64 = 0.3;
+const RESPONSE: f64 = 0.3;
 
 fn residual(scored: &Scored, base: &Baseline, shared: &SharedMinutes) -> Residual {
     let shift = shared.level(scored.tick) - base.past.level as f64 * 1e-6;
@@ -55,20 +54,20 @@ fn residual(scored: &Scored, base: &Baseline, shared: &SharedMinutes) -> Residua
         scores: [0.0; SCORES],
         log: (f64::from(scored.bucket) - base.reference.bucket) * WIDTH - shift,
         sampling: [0.0; SCORES],
-        answer: [0.0; SCORES],
+        response: [0.0; SCORES],
     };
     for kind in 0..SCORES {
         residual.scores[kind] =
             f64::from(scored.scores[kind]) - base.reference.expected(kind, shift);
         residual.sampling[kind] = base.reference.variance[kind] / f64::from(scored.count);
-        let (more, less) = (shift * (1.0 + LOADING), shift * (1.0 - LOADING));
-        residual.answer[kind] =
+        let (more, less) = (shift * (1.0 + RESPONSE), shift * (1.0 - RESPONSE));
+        residual.response[kind] =
             (base.reference.expected(kind, more) - base.reference.expected(kind, less)) / 2.0;
     }
     residual
 }
 
-/// The minutes from `since` on.
+/// The minutes with requests from `since` on.
 pub(crate) fn residuals<'a>(
     base: &'a Baseline,
     shared: &'a SharedMinutes,
@@ -79,7 +78,6 @@ pub(crate) fn residuals<'a>(
     counted.map(|scored| residual(scored, base, shared))
 }
 
-/// The variance of the mean of the past.
 pub(crate) fn past_variance(base: &Baseline, kind: usize) -> f64 {
     let noise = base.past.noise[kind];
     let correlation = noise.correlation();
@@ -88,9 +86,8 @@ pub(crate) fn past_variance(base: &Baseline, kind: usize) -> f64 {
         + noise.variance() * lasting / f64::from(base.past.minutes.max(1))
 }
 
-/// The standard deviations of a mean score of `n` requests. The sum of few skewed scores exceeds its mean more
-/// easily than a normal deviate, so the skewness is part of the variance, as in the deviance of a Poisson count or in
-/// Bernstein's inequality.
+/// `effect` in standard deviations of a mean of `n` scores. The sum of few skewed scores exceeds its mean more easily
+/// than a normal deviate. So the skewness is part of the variance, as in Bernstein's inequality.
 pub(crate) fn strength(base: &Baseline, kind: usize, effect: f64, variance: f64, n: f64) -> f64 {
     let skewed = effect * base.reference.skew[kind] / (3.0 * n.max(1.0));
     effect.abs() / (variance + skewed.max(0.0)).sqrt()

@@ -9,11 +9,9 @@ pub(crate) struct Scored {
     pub(crate) tick: Tick,
     pub(crate) count: f32,
     pub(crate) scores: [f32; SCORES],
-    /// The mean bucket of the requests.
     pub(crate) bucket: f32,
 }
 
-/// Computes the mean scores of a minute.
 pub(crate) fn score(tick: Tick, packed: PackedMinute<'_>, reference: &Reference) -> Scored {
     let mut sums = [0.0f64; SCORES];
     let (mut total, mut buckets) = (0.0f64, 0.0);
@@ -50,8 +48,8 @@ impl Tally {
         });
     }
 
-    /// Adds the censored requests above the median to the successes. The whole request would have taken at least the
-    /// recorded time, which says nothing below the median.
+    /// Adds the censored requests above the median to the successes. Each would have taken at least its recorded time.
+    /// Below the median, this tells nothing.
     pub(crate) fn finish(self) -> Box<Counts> {
         let [mut successes, censored] = self.0;
         let half = successes.iter().map(|n| u64::from(*n)).sum::<u64>() / 2;
@@ -67,7 +65,6 @@ impl Tally {
 }
 
 impl Past {
-    /// The counts by bucket.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = [0; BUCKETS];
         for (bucket, count) in &self.buckets {

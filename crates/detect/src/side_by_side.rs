@@ -14,17 +14,15 @@ pub const MAX_MINUTES: i64 = 10;
 /// The fewest successful responses on each side of a comparison.
 const MIN_RESPONSES: u64 = 10;
 
-/// The sums of the versions of the application in the minutes in which a version ran beside others.
+/// The sums of a new version of the application and of the others, in the minutes in which both ran.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
-    contexts: HashMap<RecordId, Sides>,
+    contexts: HashMap<RecordId, OldAndNew>,
 }
 
-/// The sums of one context.
 #[derive(Clone, Debug, Default)]
-struct Sides {
+struct OldAndNew {
     minutes: usize,
-    /// The sums of the other versions, and the sums of the new version.
     sums: [Aggregate; 2],
 }
 
@@ -107,7 +105,7 @@ impl Versions {
     /// Compares the versions on a context. `None` if the two sides never had requests of the context in the same
     /// minute.
     pub fn compare(&self, id: RecordId) -> Option<SideBySide> {
-        let Sides { minutes, sums } = self.contexts.get(&id)?;
+        let OldAndNew { minutes, sums } = self.contexts.get(&id)?;
         let [old, new] = sums.each_ref().map(Side::new);
         let is_enough = |sums: &Aggregate| sums.successes().count() >= MIN_RESPONSES;
         let ratio = new.mean.zip(old.mean).map(|(new, old)| new / old);

@@ -1,6 +1,6 @@
 //! Slower and faster: whether the scores of a page's last minutes differ from the scores of its past.
 //!
-//! The search tries each window of the last 2 to 20 minutes: the mean of the scores, less the shift that all pages
+//! The search tries each window of the last 2 to 20 minutes. The mean of the scores, without the shift that all pages
 //! share, is divided by its standard deviation, which includes the page's [noise](super::noise). This is a generalized
 //! likelihood ratio over the time of the change (Siegmund and Venkatraman, *Using the generalized likelihood ratio
 //! statistic for sequential detection of a change-point*, 1995). A change must also go on: a page that was slow for
@@ -13,7 +13,7 @@ use super::lasting::{
 };
 use super::noise::Window;
 use super::page::Baseline;
-use super::reference::{MIX, PLACE, RANK, SCORES, TAIL};
+use super::reference::{LOCATION, MIX, RANK, SCORES, TAIL};
 use super::residual::{Finding, Residual, past_variance, residuals, strength};
 use super::state::SharedMinutes;
 
@@ -36,8 +36,9 @@ const ROUGH: f64 = 0.35;
 const AFTER_ROUGH: usize = 8;
 /// Additional standard deviations if there are too few pages to estimate the shared shift.
 const ALONE: f64 = 1.5;
+
 /// The required standard deviations, by the number of minutes.
-fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
+fn bar(minutes: usize, is_alone: bool, is_young: bool) -> f64 {
     let bar = match minutes {
         0..=2 => 16.0,
         3 => 8.0,
@@ -46,15 +47,15 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
         6 | 7 => 5.5,
         _ => 5.4,
     };
-    let bar = if alone { bar + ALONE } else { bar };
-    if young { bar + 1.5 } else { bar }
+    let bar = if is_alone { bar + ALONE } else { bar };
+    if is_young { bar + 1.5 } else { bar }
 }
 
 /// The required standard deviations of a faster page, which is less urgent than a slower one.
 const FASTER_BAR: f64 = 6.5;
 
-/// Additional standard deviations for the mix score, which varies more than the place score: over five minutes or more,
-/// and over fewer.
+/// Additional standard deviations for the mix score, which varies more than the location score: over five minutes or
+/// more, and over fewer.
 const MIXED: f64 = 0.5;
 const MIXED_AT_ONCE: f64 = 2.0;
 
@@ -65,14 +66,14 @@ const LEAST_TAIL: f64 = 0.3;
 
 /// The change of a page since a minute, as a logarithm of time; `None` if the change is below `min` standard
 /// deviations, or shows in the minutes before `since`.
-pub(crate) fn began(base: &Baseline, shared: &SharedMinutes, since: Tick, min: f64) -> Option<f64> {
+pub(crate) fn shift(base: &Baseline, shared: &SharedMinutes, since: Tick, min: f64) -> Option<f64> {
     let minutes = residuals(base, shared, Tick::MIN).filter(|minute| minute.shift.abs() < CALM);
     let minutes: Vec<_> = minutes.collect();
     let start = minutes.partition_point(|minute| minute.tick < since);
     let (before, after) = minutes.split_at(start);
     let before = &before[before.len() - before.len().min(BEFORE)..];
     after.last()?;
-    [RANK, PLACE].into_iter().find_map(|kind| {
+    [RANK, LOCATION].into_iter().find_map(|kind| {
         let (deviations, effect) = deviations(base, after.iter(), kind);
         let earlier = weighted_mean(before.iter(), kind);
         let began = deviations >= min && earlier * effect.signum() < 0.5 * effect.abs();
@@ -130,9 +131,9 @@ fn each_window(
         }
         for (kind, window) in windows.iter().enumerate() {
             let effect = window.mean();
-            // Far from the past, the rank score shows whether a page is slower or faster, but the place and mix scores
-            // do not.
-            if (kind == PLACE || kind == MIX) && effect * windows[RANK].mean() < 0.0 {
+            // Far from the past, the rank score shows whether a page is slower or faster, but the location and mix
+            // scores do not.
+            if (kind == LOCATION || kind == MIX) && effect * windows[RANK].mean() < 0.0 {
                 continue;
             }
             let variance = window.variance() + past[kind];
@@ -161,10 +162,10 @@ pub(crate) fn search(
     shared: &SharedMinutes,
     now: Tick,
     after: Tick,
-    alone: bool,
+    is_alone: bool,
 ) -> Option<Finding> {
     let minutes = minutes(base, shared, now, after, usize::MAX)?;
-    let young = base.past.minutes < 30;
+    let is_young = base.past.minutes < 30;
     let mut best: Option<(f64, Finding)> = None;
     each_window(base, &minutes, LONGEST, |finding, window| {
         let (kind, effect, length) = (finding.score_kind, finding.effect, window.len());
@@ -176,7 +177,7 @@ pub(crate) fn search(
             MIX => MIXED,
             _ => 0.0,
         };
-        let bar = bar(length, alone, young) + mixed;
+        let bar = bar(length, is_alone, is_young) + mixed;
         let least = if effect < 0.0 { FASTER_BAR } else { 0.0 };
         let over = finding.strength / bar.max(least);
         if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
@@ -193,7 +194,7 @@ pub(crate) fn search(
         }
     });
     let (_, mut finding) = best?;
-    finding.since = lasting::began(base, &minutes, finding.score_kind, finding.effect);
+    finding.since = lasting::start(base, &minutes, finding.score_kind, finding.effect);
     // After minutes in which all pages were slower, pages recover at different speeds, for example while caches warm
     // up. A change must last longer then.
     let size = log_size(base, finding.score_kind, finding.effect).abs();
@@ -206,8 +207,8 @@ pub(crate) fn search(
         2 => USUAL_SHORTEST + 2,
         _ => AFTER_ROUGH,
     };
-    let enough = lasted.iter().filter(|minute| !rough(minute)).count() >= least;
-    (enough && !fades(base, &minutes, &finding)).then_some(finding)
+    let is_enough = lasted.iter().filter(|minute| !rough(minute)).count() >= least;
+    (is_enough && !fades(base, &minutes, &finding)).then_some(finding)
 }
 
 /// The longest window of a change that is only likely, in minutes with requests.
@@ -222,14 +223,14 @@ pub(crate) fn watch(
     shared: &SharedMinutes,
     now: Tick,
     after: Tick,
-    alone: bool,
+    is_alone: bool,
 ) -> Option<Finding> {
     let minutes = minutes(base, shared, now, after, LONGEST_WATCHED)?;
     let mut best: Option<Finding> = None;
     each_window(base, &minutes, LONGEST_WATCHED, |finding, window| {
         let (kind, effect) = (finding.score_kind, finding.effect);
         let bar = [WATCH_BAR, WATCH_BAR_OF_TWO][usize::from(window.len() == 2)];
-        let bar = if alone { bar + ALONE } else { bar };
+        let bar = if is_alone { bar + ALONE } else { bar };
         if effect > 0.0
             && finding.strength >= bar
             && best.is_none_or(|best| best.strength < finding.strength)
@@ -243,7 +244,6 @@ pub(crate) fn watch(
     best
 }
 
-/// Whether the change is large enough to matter.
 fn is_large(base: &Baseline, kind: usize, effect: f64) -> bool {
     let size = log_size(base, kind, effect);
     match kind {
@@ -252,11 +252,11 @@ fn is_large(base: &Baseline, kind: usize, effect: f64) -> bool {
     }
 }
 
-/// A change has ended once it is smaller than this part of its first size.
+/// A change has ended once it is smaller than this part of its mean size.
 const OVER: f64 = 0.45;
 
-/// Follows an ongoing change: whether it is over, and its strength in standard deviations. `since` and `effect` come
-/// from its finding.
+/// Whether an ongoing change is over, and its strength in standard deviations. `since` and `effect` come from its
+/// finding.
 pub(crate) fn follow(
     base: &Baseline,
     shared: &SharedMinutes,
@@ -268,8 +268,8 @@ pub(crate) fn follow(
     let mut recent = Window::new(base.past.noise[kind]);
     let mut taken = 0;
     for minute in minutes.iter().rev() {
-        let enough = taken >= 8 || recent.variance().sqrt() <= 0.2 * effect.abs();
-        if taken >= 3 && enough {
+        let is_enough = taken >= 8 || recent.variance().sqrt() <= 0.2 * effect.abs();
+        if taken >= 3 && is_enough {
             break;
         }
         minute.add_to(&mut recent, kind);
@@ -329,7 +329,7 @@ pub(crate) fn size(base: &Baseline, shared: &SharedMinutes, kind: usize, since: 
     }
 }
 
-/// The page's estimate of the level in its last minute, with its weight.
+/// The page's estimate of the level in minute `now`, and its weight.
 pub(crate) fn level_of(base: &Baseline, now: Tick) -> Option<(f64, f64)> {
     let last = base.scored.back();
     let scored = last.filter(|scored| scored.tick == now && scored.count >= 1.0)?;

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::change::ChangeKind;
-use super::figures::median;
 use super::history::{STORED, Span, Tick};
 use super::instances::InstanceState;
 use super::reference::{Past, RANK};
+use super::statistics::median;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::packed;
 use tower_pulse_model::records::RecordId;
@@ -38,7 +38,7 @@ packed! {
         pub(crate) since: Tick,
         /// The minute in which the change was detected.
         pub(crate) detected: Tick,
-        /// Index of the score (`RANK`, `PLACE`, `TAIL`, `MIX`) that showed the change; only for slower and faster.
+        /// Index of the score (`RANK`, `LOCATION`, `TAIL`, `MIX`) that showed the change; only for slower and faster.
         pub(crate) score_kind: usize,
         /// The strength in hundredths of a standard deviation.
         pub(crate) strength: u32,
@@ -48,7 +48,6 @@ packed! {
         pub(crate) past: Past,
     }
 
-    /// An alarm that has ended. The minutes in which the alarm was ongoing are never part of a past.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Ended {
         pub(crate) context: RecordId,
@@ -105,7 +104,6 @@ pub(crate) fn hundredths(strength: f64) -> u32 {
     (strength * 100.0).clamp(0.0, 1e6) as u32
 }
 
-/// The shared figures of the last minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SharedMinutes(pub(super) Vec<SharedMinute>);
 
@@ -136,7 +134,6 @@ impl SharedMinutes {
         index.ok().map(|index| &self.0[index])
     }
 
-    /// The minutes of a range.
     pub(crate) fn within(
         &self,
         range: Range<Tick>,
@@ -145,7 +142,7 @@ impl SharedMinutes {
         minutes.filter(move |shared| range.contains(&shared.tick))
     }
 
-    /// The level in a minute, as a logarithm.
+    /// The level in a minute, or else in the last one, as a logarithm.
     pub(crate) fn level(&self, tick: Tick) -> f64 {
         let shared = self.at(tick).or(self.0.last());
         shared.map_or(0.0, SharedMinute::level)
@@ -167,27 +164,22 @@ impl SharedMinutes {
     }
 }
 
-/// The state from which another detector can resume, once the last minutes were read from the store again and
+/// The state from which another detector can resume, once the last minutes were
 /// [recalled](super::detector::Detector::recall).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DetectorState {
     /// The end of the last minute that was judged, in Unix seconds.
     pub judged_until: i64,
-    /// The ongoing alarms.
     pub(crate) alarms: Vec<Alarm>,
-    /// The alarms that ended in the last minutes.
     pub(crate) ended: Vec<Ended>,
-    /// The shared figures of the last minutes.
     pub(crate) shared: SharedMinutes,
-    /// The instances that are out of line.
     pub(crate) instances: InstanceState,
 }
 
-/// The minutes after a later slowdown of a page in which the earlier one is not reported, because it may be ending too.
+/// Minutes after the end of a page's later slowdown in which an earlier one, which may be ending too, is not reported.
 const SETTLING: Tick = 2;
 
 impl DetectorState {
-    /// The ongoing alarms of a context, of these kinds.
     pub(crate) fn ongoing(
         &self,
         id: RecordId,
@@ -201,7 +193,6 @@ impl DetectorState {
         self.ongoing(id, kinds).next().is_some()
     }
 
-    /// The alarms of a context that have ended, of these kinds.
     pub(crate) fn ended(
         &self,
         id: RecordId,
@@ -234,7 +225,7 @@ impl DetectorState {
         self.instances.sort();
     }
 
-    /// The spans of minutes that may not be part of the past of a context.
+    /// The spans of minutes that a context's past must not contain.
     pub(crate) fn excluded(&self, id: RecordId, kinds: &[ChangeKind], now: Tick) -> Vec<Span> {
         let alarms = self.ongoing(id, kinds).map(|alarm| (alarm.since, now));
         let ended = self.ended(id, kinds).map(|ended| (ended.from, ended.to));

@@ -1,5 +1,5 @@
-//! The packed forms of a change, and of the detector's state. The state consists of small parts: one for each alarm,
-//! and one for the figures that all contexts share.
+//! The packed forms of a change, and of the detector's state. The state consists of small parts, such as one for each
+//! alarm.
 
 use super::change::{ChangeKind, Suspect};
 use super::instances::OutOfLine;
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_suspect_of_a_later_version_is_left_out() {
         let suspects = change().suspects;
-        // The variant number of the first suspect comes after the number of suspects and the length of the first one.
+        // The number of suspects and the length of the first one precede the first suspect's variant number.
         let mut packed = pack::pack(&suspects);
         assert_eq!(packed[2], 1);
         packed[2] = 99;

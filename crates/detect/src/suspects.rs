@@ -11,8 +11,8 @@ pub use self::instances::instances;
 pub use self::traffic::traffic;
 
 use super::change::{Change, ChangeKind, Suspect};
-use super::figures::median;
 use super::side_by_side::SideBySide;
+use super::statistics::median;
 use super::words::{against, duration, instead};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
@@ -31,8 +31,7 @@ const DEPLOY_AFTER: i64 = 120;
 /// The smallest part of a change that a timer must cover to be a suspect.
 const MIN_SHARE: f64 = 0.3;
 
-/// If a timer runs more than once within a request, and at least this many times as often as before, its text has the
-/// number of runs.
+/// A timer's text has its runs per request if they are at least this number, and this many times the runs before.
 const MORE_RUNS: f64 = 1.5;
 
 /// Runs of a timer that take this many times as long are slower.
@@ -78,11 +77,11 @@ const MAX_MACHINES: usize = 3;
 /// The machines of the instances whose scheduling delay was high since a change began, highest delay first. Unless the
 /// change is about a single instance, machines are suspects only if the delay was high on at least half of the
 /// instances.
-pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) -> Vec<Suspect> {
+pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_instance: bool) -> Vec<Suspect> {
     let known = machines.iter().filter(|(_, minutes)| !minutes.is_empty());
     let delayed = known.clone().filter(|(_, minutes)| was_delayed(minutes));
     let mut delayed: Vec<_> = delayed.map(|(name, m)| (load(m), name)).collect();
-    if !is_of_one && 2 * delayed.len() < known.count() {
+    if !is_of_instance && 2 * delayed.len() < known.count() {
         return Vec::new();
     }
     delayed.order_by(|((a, ..), _), ((b, ..), _)| b.total_cmp(a));
@@ -108,7 +107,7 @@ fn load(minutes: &[MachineMinute]) -> (f64, Option<f64>, String) {
     (delay, cpu, text)
 }
 
-/// Adds the load of its machine to the words about a single instance: the machine of a slow instance may be well.
+/// Adds the machine's load to the text about a single instance. The load need not be the cause.
 pub fn add_load(suspects: &mut [Suspect], machines: &[(Arc<str>, Vec<MachineMinute>)]) {
     for suspect in suspects {
         if let (Suspect::Instance { count: 1, text, .. }, [(_, minutes)]) = (suspect, machines) {
@@ -117,7 +116,7 @@ pub fn add_load(suspects: &mut [Suspect], machines: &[(Arc<str>, Vec<MachineMinu
     }
 }
 
-/// The marks around the start of a change, in Unix seconds, nearest first.
+/// The marks near `since`, the start of a change; nearest first.
 pub fn marks_near(since: i64, marks: &[Mark]) -> Vec<&Mark> {
     let around = since - DEPLOY_BEFORE..=since + DEPLOY_AFTER;
     let mut near: Vec<&Mark> = marks.iter().filter(|m| around.contains(&m.at)).collect();
@@ -125,7 +124,8 @@ pub fn marks_near(since: i64, marks: &[Mark]) -> Vec<&Mark> {
     near
 }
 
-/// A mark as the suspect of a change that began at `since`. `side_by_side` is the ratio of its version to the others.
+/// A mark as the suspect of a change that began at `since`. `side_by_side` is the new version's figure divided by the
+/// old one's.
 pub fn deploy(mark: &Mark, since: i64, side_by_side: Option<f64>) -> Suspect {
     let seconds_before = since - mark.at;
     let minutes = seconds_before / 60;
@@ -166,14 +166,14 @@ pub fn own_instance(change: &Change) -> Option<Suspect> {
     })
 }
 
-/// The figure that a change is about, as the ratio of a new version to the others in the same minutes.
+/// The ratio of a new version's figure to the others' in the same minutes; `kind` chooses the figure.
 pub fn ratio_of(kind: ChangeKind, compared: &SideBySide) -> Option<f64> {
     match kind {
         ChangeKind::Slower | ChangeKind::Faster => compared.ratio,
         ChangeKind::Failing => {
             let is_enough = compared.new.count.min(compared.old.count) >= MIN_REQUESTS;
             let (new, old) = (compared.new.error_share?, compared.old.error_share?);
-            // Half an error stands for no error.
+            // 0 errors count as half an error.
             let old = old.max(0.5 / compared.old.count as f64);
             is_enough.then(|| new / old)
         }
@@ -187,26 +187,26 @@ pub fn is_confirmed(ratio: f64, side_by_side: f64) -> bool {
     change != 0.0 && beside / change >= MIN_CONFIRMED
 }
 
-/// The timers that cover a part of a slowdown, and the code outside of all timers if most of the slowdown is outside of
-/// timers; largest part first.
+/// The timers that cover a part of a change of speed, and the code outside of all timers if most of the change is
+/// there; largest part first.
 pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>>) -> Vec<Suspect> {
     let (then, now) = (&sides.then, &sides.now);
     if then.times.count < MIN_REQUESTS || now.times.count < MIN_REQUESTS {
         return Vec::new();
     }
     let seconds = |nanos: u64, sums: &Aggregate| nanos as f64 / 1e9 / sums.times.count as f64;
-    let slowdown = seconds(now.times.sum, now) - seconds(then.times.sum, then);
+    let change = seconds(now.times.sum, now) - seconds(then.times.sum, then);
     let of_time = |share: f64| {
-        let time = if slowdown > 0.0 { "added" } else { "saved" };
+        let time = if change > 0.0 { "added" } else { "saved" };
         format!("{:.0} % of the {time} time", 100.0 * share.min(1.0))
     };
     let mut suspects: Vec<(f64, Suspect)> = Vec::new();
     for (id, sums) in now.timers.iter() {
         let old = then.timers.get(id).copied().unwrap_or_default();
         let (before, after) = (seconds(old.covered, then), seconds(sums.covered, now));
-        let share = (after - before) / slowdown;
+        let share = (after - before) / change;
         // A timer explains a change only if the timer has changed in the same direction.
-        if slowdown == 0.0 || share < MIN_SHARE {
+        if change == 0.0 || share < MIN_SHARE {
             continue;
         }
         let Some(timer) = name(id) else { continue };
@@ -215,7 +215,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
         let words = match runs >= MORE_RUNS * old_runs.max(1.0) {
             true => format!(
                 "{runs:.0} times a request instead of {old_runs:.0}, {}",
-                each(&old, sums)
+                per_run(&old, sums)
             ),
             false => instead(after, " a request", before),
         };
@@ -231,8 +231,8 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
     // A timer that ended late may be in a later slice than its request, so timers may cover more than the requests.
     let untimed = |all: &Aggregate| seconds(all.times.sum.saturating_sub(all.timers.covered), all);
     let (before, after) = (untimed(then), untimed(now));
-    let share = (after - before) / slowdown;
-    if slowdown != 0.0 && share >= MIN_CODE_SHARE {
+    let share = (after - before) / change;
+    if change != 0.0 && share >= MIN_CODE_SHARE {
         let suspect = Suspect::Code {
             then: before,
             now: after,
@@ -246,7 +246,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
 }
 
 /// The words about each run of a timer that runs more often within a request.
-fn each(then: &TimerSums, now: &TimerSums) -> String {
+fn per_run(then: &TimerSums, now: &TimerSums) -> String {
     let mean = |sums: &TimerSums| sums.sum as f64 / 1e9 / sums.count.max(1) as f64;
     match then.count > 0 && mean(now) > SLOWER_RUNS * mean(then) {
         true => instead(mean(now), " each", mean(then)),

@@ -14,12 +14,11 @@ use tower_pulse_model::slices::Merge;
 
 mod every_verdict;
 pub(crate) mod frozen;
-mod steps;
+mod further;
 mod takeover;
 
 const START: i64 = 1_800_000_000;
 
-/// The requests of a page.
 #[derive(Clone, Copy)]
 struct Load {
     requests: u64,
@@ -37,7 +36,7 @@ const USUAL: Load = Load {
     refused_share: 0.0,
 };
 
-/// Repeats each value as many times as given, one after the other.
+/// Repeats each value as many times as given.
 pub(crate) fn repeated<T: Clone>(parts: &[(usize, T)]) -> Vec<T> {
     let parts = parts.iter();
     parts
@@ -75,7 +74,7 @@ pub(crate) fn sums_of(requests: impl IntoIterator<Item = (u64, bool)>) -> Aggreg
     sums
 }
 
-/// Gives this many of the successes, fast and slow, the status 4xx.
+/// Turns `count` successes into 4xx, fast and slow ones evenly.
 pub(crate) fn refuse(sums: &mut Aggregate, count: u64) {
     let counts = &mut sums.outcomes.counts;
     counts[Outcome::Success as usize] -= count;
@@ -139,57 +138,20 @@ fn judge(
     })
 }
 
-/// The only verdict of a minute.
 pub(crate) fn only(verdicts: &[Verdict]) -> &Verdict {
     assert_eq!(verdicts.len(), 1, "{verdicts:?}");
     &verdicts[0]
 }
 
-/// The first minute at whose end a verdict is ongoing, and the verdict. All verdicts are of this kind on this context.
+/// The first minute at whose end a verdict is ongoing, and the verdict. Panics if any has another kind or context.
 fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> (usize, &Verdict) {
-    others_are_quiet(verdicts, id, kind);
+    assert_no_other(verdicts, id, kind);
     let minute = verdicts.iter().position(|verdicts| !verdicts.is_empty());
     let minute = minute.expect("there is a verdict");
     (minute, only(&verdicts[minute]))
 }
 
-#[test]
-fn a_page_is_watched_until_its_change_is_reported() {
-    let mut random = fastrand::Rng::with_seed(7);
-    let mut detector = Detector::default();
-    let load = slow_from(100, 120, 1.6);
-    let (mut watched_at, mut reported_at) = (None, None);
-    let mut without_reason = 0;
-    for minute in 0..120 {
-        let sums = (0..12).map(|number| {
-            let load = load(number, minute).expect("all have requests");
-            (page(number), requests(&mut random, load))
-        });
-        let verdicts = judge(&mut detector, minute, sums);
-        let watched = detector.watched();
-        let found = watched.iter().find(|(id, _)| *id == page(0));
-        without_reason += watched.len() - usize::from(found.is_some());
-        if let Some((_, found)) = found {
-            assert!(verdicts.is_empty(), "minute {minute}: {verdicts:?}");
-            if watched_at.is_none() {
-                assert!((found.since - (START + 6_000)).abs() <= 60, "{found:?}");
-                assert!(
-                    (found.ratio / 1.6).ln().abs() < 0.2 && !found.is_tail,
-                    "{found:?}"
-                );
-                watched_at = Some(minute);
-            }
-        }
-        if !verdicts.is_empty() && reported_at.is_none() {
-            reported_at = Some(minute);
-        }
-    }
-    assert_eq!(watched_at, Some(101));
-    assert!(reported_at > watched_at, "{reported_at:?}");
-    assert!(without_reason <= 5, "{without_reason}");
-}
-
-fn others_are_quiet(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) {
+fn assert_no_other(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) {
     for verdict in verdicts.iter().flatten() {
         assert_eq!((verdict.context, verdict.kind), (id, kind), "{verdict:?}");
     }
@@ -204,7 +166,7 @@ fn slow_if(is_slow: bool, factor: f64) -> Load {
     }
 }
 
-/// A service whose page 0 takes `factor` times as long between two minutes.
+/// A service whose page 0 takes `factor` times as long in `from..to`.
 fn slow_from(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Load> {
     move |number, minute| {
         let is_slow = number == 0 && (from..to).contains(&minute);
@@ -306,28 +268,7 @@ fn errors_surges_and_silence_are_named() {
 }
 
 #[test]
-fn a_page_that_refuses_is_named_until_it_answers_again() {
-    let refusing = |share: f64| {
-        watch(10, 120, |number, minute| {
-            let is_changed = number == 0 && (90..105).contains(&minute);
-            Some(Load {
-                refused_share: if is_changed { share } else { 0.03 },
-                ..USUAL
-            })
-        })
-    };
-    let verdicts = refusing(0.3);
-    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Refusing);
-    assert!((92..=95).contains(&minute), "detected in minute {minute}");
-    assert_close(verdict.then, 0.03, 0.01);
-    assert_close(verdict.now, 0.3, 0.03);
-    assert!(verdicts[104].len() == 1 && verdicts[110].is_empty());
-    // For errors, such an increase would be an alarm.
-    assert_eq!(refusing(0.07).concat(), []);
-}
-
-#[test]
-fn paths_without_a_route_never_refuse() {
+fn paths_without_a_route_are_never_named_as_refusing() {
     let (mut random, mut detector) = (fastrand::Rng::with_seed(7), Detector::default());
     let unmatched = RecordId::new(Kind::Http, UNMATCHED);
     let mut refusing = Vec::new();
@@ -369,7 +310,7 @@ fn a_page_that_is_slower_after_a_gap_than_before_it_is_found() {
 }
 
 #[test]
-fn an_alarm_outlasts_a_gap_even_if_other_pages_have_requests_earlier() {
+fn an_alarm_outlasts_a_gap_even_if_its_page_returns_last() {
     let gap = 100..130;
     let slow = slow_from(90, 140, 2.0);
     let verdicts = watch(10, 140, |number, minute| {
@@ -390,10 +331,10 @@ fn if_all_pages_but_one_stop_there_is_at_most_one_silence() {
     let verdicts = watch(10, 110, |number, minute| {
         (number == 0 || minute < 90).then_some(USUAL)
     });
-    others_are_quiet(&verdicts, all_id(), ChangeKind::Silent);
+    assert_no_other(&verdicts, all_id(), ChangeKind::Silent);
 }
 
-/// A service with everything that a state must remember, from a seed, so that two detectors get the same minutes.
+/// Minutes drawn from a seed, with events of many kinds.
 fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
     let mut random = fastrand::Rng::with_seed(seed);
     let changes: [_; 9] = std::array::from_fn(|number| {
@@ -414,7 +355,7 @@ fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
                 refused_share: 0.02,
             };
             match ((*from..*to).contains(&minute), change) {
-                // In the second half, a further step.
+                // In the second half, a further slowdown.
                 (true, 0) if minute > (from + to) / 2 => load.median *= 6.0,
                 (true, 0) => load.median *= 2.0,
                 (true, 1) => load.median *= 0.5,
@@ -432,7 +373,7 @@ fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
     minutes.collect()
 }
 
-fn given(start: i64, pages: &[(RecordId, Aggregate)]) -> Minute<'_> {
+fn with_instances(start: i64, pages: &[(RecordId, Aggregate)]) -> Minute<'_> {
     let contexts: Vec<_> = pages.iter().map(|(id, sums)| (*id, sums)).collect();
     let instances = [("x", 0), ("y", 1)].map(|(name, skipped)| InstanceMinute {
         instance: Arc::from(name),
@@ -445,7 +386,6 @@ fn given(start: i64, pages: &[(RecordId, Aggregate)]) -> Minute<'_> {
     }
 }
 
-/// The state after it was stored and read.
 pub(crate) fn stored(state: &DetectorState) -> DetectorState {
     let parts = state.parts();
     let parts = parts.iter().rev();

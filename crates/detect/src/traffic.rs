@@ -4,16 +4,16 @@
 //! page's past. Square roots of such counts have a constant variance (Anscombe, *The transformation of Poisson,
 //! binomial and negative-binomial data*, 1948).
 
-use super::figures::{lower_mean, turning_point};
 use super::history::{History, STORED, Span, Tick, is_in};
 use super::state::{SharedMinute, SharedMinutes};
+use super::statistics::{lower_mean, turning_point};
 
 /// A minute, and its number of requests.
 type Count = (Tick, f64);
 
 /// The traffic of a page by minute, up to now.
 pub(crate) struct Traffic {
-    /// The requests in all judged minutes since the page was first seen.
+    /// The requests in the judged minutes since the oldest of the page's history.
     counts: Vec<Count>,
     /// The number of minutes that belong to the past.
     past: usize,
@@ -65,7 +65,6 @@ impl Traffic {
     }
 }
 
-/// A surge or a silence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TrafficChange {
     pub(crate) since: Tick,
@@ -129,8 +128,8 @@ pub(crate) fn surge(
     (traffic.counts.len() - since(best.since) >= SHORTEST_SURGE).then_some(best)
 }
 
-/// Whether a surge shows both in the last minute alone and in the window without its two largest minutes, by the
-/// likelihood ratio of Poisson counts.
+/// Whether a surge shows in the last minute alone, and also without the two largest minutes, by the likelihood ratio of
+/// Poisson counts.
 fn goes_on(window: &[Count], then: f64, now: f64, dispersion: f64) -> bool {
     let evidence = |count: f64, minutes: f64| {
         (count * (now / then.max(1e-3)).ln() - minutes * (now - then)) / dispersion
@@ -161,7 +160,7 @@ pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
         return None;
     }
     let before = &traffic.counts[traffic.past..=last];
-    // Requests that become fewer and fewer are no silence: the minutes before a silence must have the usual traffic.
+    // Requests that become fewer and fewer are not a silence: the minutes before a silence must have the usual traffic.
     let tail = &before[before.len().saturating_sub(10)..];
     let lately = tail.iter().map(|(_, count)| count).sum::<f64>() / tail.len().max(1) as f64;
     if lately < 0.4 * traffic.rate {

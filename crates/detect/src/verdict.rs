@@ -27,7 +27,6 @@ impl Past {
     }
 }
 
-/// Sums of some minutes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) minutes: u32,
@@ -89,7 +88,7 @@ pub(crate) fn confidence(strength: u32) -> f64 {
     1.0 - (-z * z / 2.0).exp()
 }
 
-/// Replaces a rate of zero: half a request in the shortest past, 20 minutes.
+/// Replaces a rate of zero: half a request in 20 minutes.
 const LEAST_RATE: f64 = 0.5 / 20.0;
 /// The part of the requests that belongs to the tail.
 const TAIL_SHARE: f64 = 0.1;
@@ -100,7 +99,6 @@ const MAY_BE_CHANCE: f64 = 3.0;
 /// A minute with requests: their number, and their seconds.
 type Busy = (Tick, f64, f64);
 
-/// The times of a context before a change and since.
 struct Times {
     then: f64,
     now: f64,
@@ -148,7 +146,7 @@ impl Detector {
                 if self.has_other_mean(alarm) {
                     then.mean = past.mean();
                 }
-                // Half an error replaces a share of zero.
+                // 0 errors count as half an error.
                 let least = 0.5 / past.requests.max(1) as f64;
                 (past.error_share(), since.error_share(), least)
             }
@@ -191,7 +189,6 @@ impl Detector {
         }
     }
 
-    /// The minutes in which a context had requests.
     fn busy(&self, context: RecordId) -> Vec<Busy> {
         let of_page = self.pages.get(&context).into_iter();
         let of_page = of_page.flat_map(|page| &page.history.minutes);

@@ -1,5 +1,5 @@
 //! The file as the database sees it. The first page is a header of this crate: a magic number, the version of the
-//! format, and the process that holds the file. The database begins after this page.
+//! format, and the id of the process that holds the file. The database begins after this page.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -19,7 +19,7 @@ const MAGIC: &[u8; 16] = b"tower-pulse file";
 const HEADER_FIELDS: usize = MAGIC.len() + 8;
 /// The version of the file's format. A file of a newer version is not opened.
 const VERSION: u32 = 1;
-/// The size of the buffer of a copy, in bytes.
+/// The size of the buffer for copying, in bytes.
 const COPIED_AT_ONCE: usize = 1024 * 1024;
 
 /// Reads and writes a file. Tests implement this trait to make the disk fail.
@@ -39,13 +39,12 @@ pub trait FileIo: std::fmt::Debug + Send + Sync {
         file.set_len(len)
     }
 
-    /// Returns when everything written is on the disk.
+    /// Returns once all written data is on the disk.
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()
     }
 }
 
-/// Reads and writes without changes.
 #[derive(Debug)]
 pub(super) struct PlainIo;
 
@@ -76,19 +75,18 @@ fn write_at(mut file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// An open file, which no other process can open at the same time.
+/// An open file, which this store has locked.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     file: Arc<File>,
     io: Arc<dyn FileIo>,
-    /// The first bytes of the database, as last written; empty if they are not known, as after a failure.
+    /// The first bytes of the database, as last written; empty if unknown, as after a failure.
     beginning: Arc<Mutex<Vec<u8>>>,
-    /// The largest size of the file, in bytes.
+    /// The largest permitted size of the file, in bytes.
     most_bytes: u64,
 }
 
 impl Disk {
-    /// Opens a file, or creates an empty one.
     pub(super) fn open(path: &Path, io: Arc<dyn FileIo>, most_bytes: u64) -> Result<Self, Trouble> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -123,7 +121,8 @@ impl Disk {
         Ok(found.is_file())
     }
 
-    /// Whether another program has written into the file, or a network file system has removed it.
+    /// Whether another program has overwritten the first bytes of the database, or a network file system has removed
+    /// the file.
     pub(super) fn is_lost(&self) -> bool {
         let written = lock(&self.beginning);
         let mut found = vec![0; written.len().max(1)];
@@ -154,7 +153,7 @@ impl Disk {
         self.io.sync(&new.file)
     }
 
-    /// Refuses a file of another program or of a newer version, before anything is written to it.
+    /// Writes the id of this process into the header. Refuses a file that is foreign, newer or cut off.
     fn check_header(&self) -> Result<(), Trouble> {
         let len = self.file.metadata()?.len();
         let process = std::process::id();
@@ -172,8 +171,7 @@ impl Disk {
                 return Err(Trouble::Newer(version));
             }
             if holder == process {
-                // This process has written the header before. Without another write, the file opens even if the disk is
-                // full.
+                // Without another write, the file opens even if the disk is full.
                 return Ok(());
             }
         }
@@ -185,7 +183,6 @@ impl Disk {
     }
 }
 
-/// The process in a file's header.
 fn holder(file: &File) -> Option<u32> {
     let mut header = [0; HEADER_FIELDS];
     read_at(file, 0, &mut header).ok()?;
@@ -233,16 +230,16 @@ impl StorageBackend for Disk {
     }
 }
 
-/// The most bytes of tables in a file of `len` bytes that may grow to `most`: half of the largest size that the file
-/// reaches by doubling. In measurements, fields could take two thirds. `full` is the number of times that the file was
-/// full; each time lowers the result by a quarter.
-pub(super) fn table_bytes(len: u64, most: u64, full: u32) -> usize {
+/// The most bytes that tables may take in a file of `len` bytes: half of the largest size, up to `most`, that the file
+/// reaches by doubling. In measurements, fields could take two thirds. Each of the `times_full` times that the file was
+/// full lowers the result by a quarter.
+pub(super) fn table_bytes(len: u64, most: u64, times_full: u32) -> usize {
     let mut largest = len.max(HEADER);
     while 2 * largest <= most {
         largest *= 2;
     }
     let mut bytes = largest / 2;
-    for _ in 0..full.min(8) {
+    for _ in 0..times_full.min(8) {
         bytes -= bytes / 4;
     }
     usize::try_from(bytes).unwrap_or(usize::MAX)

@@ -1,4 +1,4 @@
-//! The fields of tables in the database. Everything between two commits is one transaction.
+//! The fields of tables in the database. All work between two commits is one transaction.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ pub(super) type Definition = TableDefinition<'static, &'static [u8], &'static [u
 
 /// The fields of all tables, by the names of table and field.
 const FIELDS: Definition = TableDefinition::new("fields");
-/// The size of each table and when it expires (its extent), by table name.
+/// The extent of each table (its size, and when it expires), by table name.
 pub(super) const EXTENTS: Definition = TableDefinition::new("tables");
 
 /// The fields of all tables. After an error the transaction is incomplete, and must be abandoned.
@@ -32,7 +32,6 @@ pub(super) struct FileFields {
     pub(super) failure: RefCell<Option<Trouble>>,
 }
 
-/// The fields of the state of a file.
 pub(super) fn fields_of(state: &mut State) -> Result<&mut FileFields, redb::Error> {
     let fields: &mut dyn Any = &mut *state.tables.fields;
     // The state of a file always has fields of this type.
@@ -45,7 +44,6 @@ pub(super) fn take_failure(state: &mut State) -> Option<Trouble> {
 }
 
 impl FileFields {
-    /// The open transaction.
     pub(super) fn transaction(&self) -> Result<&WriteTransaction, redb::Error> {
         // A failed commit leaves no transaction.
         self.transaction.as_ref().ok_or(redb::Error::DatabaseClosed)
@@ -72,7 +70,7 @@ impl FileFields {
     }
 }
 
-/// Removes the keys from `from` on, up to `to`.
+/// Removes the keys from `from` on that are below `to`.
 pub(super) fn remove_range(
     stored: &mut StoredTable<'_, &'static [u8], &'static [u8]>,
     from: &[u8],

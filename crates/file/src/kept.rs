@@ -1,5 +1,4 @@
-//! The part of the [`State`] in the file that is not fields of tables: the journal with its entries, the counters, and
-//! single values.
+//! The part of the [`State`] that the file has besides fields of tables: the journal, the counters, and single values.
 
 #[cfg(test)]
 mod tests;
@@ -17,16 +16,15 @@ use tower_pulse_model::pack::{self, Packed};
 use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::Revision;
 
-/// The table of the state, which is one value.
+/// The table with the state, which is one value.
 const STATE: Definition = TableDefinition::new("state");
-/// The key of the state.
 const CURRENT: &[u8] = b"current";
 /// The entries that are not folded. The key is the offset of an entry, as eight big-endian bytes.
 const ENTRIES: Definition = TableDefinition::new("journal");
 /// The slices of counters, by name and precision.
 const COUNTERS: Definition = TableDefinition::new("counters");
 
-/// Data that remains when this process opens the same file again.
+/// Data that this process keeps when it opens the same file again.
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
     pub(super) heartbeats: Heartbeats,
@@ -37,7 +35,6 @@ pub(super) struct Earlier {
 /// A state, and when the state was written, in Unix seconds; `None` for a new state.
 pub(super) type Loaded = (State, Option<i64>);
 
-/// Unpacks a stored value.
 fn unpack<T: Packed>(bytes: &[u8]) -> Result<T, redb::Error> {
     pack::unpack(bytes).ok_or_else(unreadable)
 }

@@ -1,12 +1,12 @@
-//! The store in one file of this machine: recorded data survives a restart, without a server. This crate knows the
-//! store's traits in `tower-pulse-core`, and redb; it does not depend on Redis, the recorder, the API or the dashboard.
+//! The store in one file of this machine: recorded data survives a restart, without a server. This crate uses redb and
+//! the store's traits in `tower-pulse-core`, but neither Redis nor the recorder, the API or the dashboard.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
 //! Disks can be slow, so a separate thread works on the file (`worker`). The thread commits its one open transaction
-//! from time to time, which makes all changes so far durable. After a failure, the file is opened again in the state of
-//! the last commit, and the calls since then are sent again, as after a failover of a server. The thread also checks
-//! whether the file is still at its path (`worker::path`).
+//! from time to time, which makes all changes so far durable. After a failure, the thread opens the file again in the
+//! state of the last commit. The instances send the calls since then again, as after a failover of a server. The thread
+//! also checks whether the file is still at its path (`worker::path`).
 
 // `disk` is the file, `fields` its tables, and `kept` the other data. `trouble` says why a file cannot be used.
 
@@ -26,7 +26,7 @@ pub use self::disk::FileIo;
 pub use self::options::{DURABLE_EVERY, FILE_BYTES, FileOptions};
 use self::worker::Worker;
 use tower_pulse_core::error::{BuildError, Result, StoreError, StoreErrorKind};
-use tower_pulse_core::store::in_process::{Access, Executor, InProcessStore, Work};
+use tower_pulse_core::store::in_process::{Executor, InProcessStore, StateAccess, Work};
 use tower_pulse_core::task::lock;
 
 /// The most calls that wait for the file's thread.
@@ -42,7 +42,7 @@ pub struct FileStore;
 /// A handle to the file's thread, which ends when the last handle is dropped.
 struct Thread {
     path: Arc<Path>,
-    requests: Sender<(Access, Work)>,
+    requests: Sender<(StateAccess, Work)>,
     /// Each waiting call holds a clone.
     waiting: Arc<()>,
     report: Arc<Report>,
@@ -53,7 +53,7 @@ struct Thread {
 struct Report {
     /// Why the file cannot be written at present.
     trouble: Mutex<Option<String>>,
-    /// A message about a store that had to move to another file.
+    /// A message about a store that moved, or must move, to another file.
     moved: Mutex<Option<String>>,
     /// Messages for the operator about a file that can be used.
     notes: Mutex<Vec<String>>,
@@ -62,9 +62,9 @@ struct Report {
 }
 
 impl FileStore {
-    /// Opens a file. If the file cannot be opened yet, each call fails with an error that says why, recorded data waits
-    /// in memory, and the file is tried again: each second while another process holds it, otherwise after 1, 2, 4, 8
-    /// and then every 16 s.
+    /// Opens a file. If the file cannot be opened yet, recorded data waits in memory, and each call fails with the
+    /// reason. The store tries again: each second while another process holds the file, else after 1, 2, 4 and 8 s,
+    /// then every 16 s.
     ///
     /// # Errors
     /// The system cannot start a thread for the file.
@@ -97,7 +97,7 @@ impl Executor for Thread {
     }
 
     /// Sends work to the thread. Fails if too many calls wait, including this call.
-    fn begin(&self, access: Access, work: Work) -> Result<()> {
+    fn begin(&self, access: StateAccess, work: Work) -> Result<()> {
         let waiting = self.waiting.clone();
         if Arc::strong_count(&waiting) > 1 + MAX_WAITING {
             let message = format!("{} does not answer: its disk is slow", self.path.display());

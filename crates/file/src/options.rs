@@ -9,11 +9,9 @@ use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_model::slice::Precisions;
 
-/// The default of the largest size of a file, in bytes.
+/// The default size limit of a file, in bytes.
 pub const FILE_BYTES: u64 = 256 * 1024 * 1024;
-/// The lowest size limit that can be configured, in bytes.
 const MIN_FILE_BYTES: u64 = 16 * 1024 * 1024;
-/// The highest size limit that can be configured, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 /// The default interval at which a file is made durable.
 pub const DURABLE_EVERY: Duration = Duration::from_secs(1);
@@ -33,12 +31,13 @@ impl FileOptions {
     /// The file at `path`, which is created if it does not exist. Its directory must exist.
     ///
     /// # Errors
-    /// The path is empty, or ends like that of a directory.
+    /// The path is empty, or ends like the path of a directory.
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, BuildError> {
         let path = path.into();
         let text = path.to_string_lossy();
         if path.file_name().is_none() || text.ends_with(std::path::is_separator) {
-            let allowed = "the path of a file, such as \"pulse.redb\", in a directory that exists";
+            let allowed =
+                "must be the path of a file, such as \"pulse.redb\", in a directory that exists";
             return Err(BuildError::new("file", format!("{text:?}"), allowed));
         }
         Ok(Self {
@@ -63,9 +62,9 @@ impl FileOptions {
         self
     }
 
-    /// Sets the largest size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A quarter to a half of the file
-    /// is data, because the file grows by doubling, and new data never overwrites durable data. If there is more data,
-    /// the oldest minutes are removed first, then the oldest half hours. A file shrinks only when it is closed or
+    /// Sets the largest size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A quarter to a half of the
+    /// file is data, because the file grows by doubling, and new data never overwrites durable data. If data needs
+    /// more, the oldest minutes are removed first, then the oldest half hours. A file shrinks only when it is closed or
     /// opened.
     ///
     /// # Errors

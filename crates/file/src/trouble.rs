@@ -5,24 +5,18 @@ use std::path::Path;
 
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 
-/// The reason why a file cannot be used.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// Another store holds the file, in the process with this id, if known.
     Held(Option<u32>),
-    /// Another program wrote the file.
     Foreign,
     /// A newer version of this crate wrote the file, in this format.
     Newer(u32),
-    /// The content is damaged.
     Damaged(String),
     /// The file has reached its largest size.
     Full,
-    /// The disk fails.
     Io(io::Error),
-    /// The database fails.
     Database(redb::Error),
-    /// Work on the file has panicked.
     Panicked,
 }
 
@@ -46,7 +40,7 @@ impl From<redb::Error> for Trouble {
 }
 
 impl Trouble {
-    /// Whether the content of the file is damaged, so that a new file must replace it.
+    /// Whether the content of the file is damaged, so a new file must replace it.
     pub(super) fn is_damage(&self) -> bool {
         match self {
             Self::Damaged(_) => true,
@@ -71,7 +65,7 @@ impl Trouble {
                 let holder =
                     process.map_or("another process".to_owned(), |id| format!("process {id}"));
                 format!(
-                    "{file} is held by {holder}; it is taken over when that process ends. \
+                    "{file} is held by {holder}; this process takes the file over when that process ends. \
                      Processes that run side by side need a file each, or Redis"
                 )
             }
@@ -96,14 +90,15 @@ impl Trouble {
                     format!("the disk is full ({error}): free some space")
                 }
                 io::ErrorKind::IsADirectory => "it is a directory: name a file in it".to_owned(),
-                _ => format!("the disk fails ({error})"),
+                _ => format!("the disk fails ({error}): check the disk"),
             }),
             Self::Database(error) => cannot(&format!("its database fails ({error})")),
-            Self::Panicked => cannot("work on it has panicked"),
+            Self::Panicked => {
+                cannot("work on it has panicked: report the panic, which is in the log")
+            }
         }
     }
 
-    /// The error that a call returns.
     pub(super) fn to_error(&self, path: &Path) -> StoreError {
         let kind = match self {
             Self::Held(_) | Self::Panicked => StoreErrorKind::Unreachable,

@@ -20,10 +20,10 @@ use super::trouble::Trouble;
 use tower_pulse_core::clock::Tick;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::random::short_random_name;
-use tower_pulse_core::store::in_process::{Access, Bound, State, Work};
+use tower_pulse_core::store::in_process::{Bound, State, StateAccess, Work};
 use tower_pulse_core::task::lock;
 
-/// Bytes of entries that are not durable, at which the file is made durable early. After a failure, the instances send
+/// The file is made durable early once this many bytes of entries are not durable. After a failure, the instances send
 /// these entries again.
 const MOST_VOLATILE: u64 = 512 * 1024;
 /// A due commit waits until the thread has been idle for this long, so that a whole flush becomes durable at once.
@@ -44,7 +44,6 @@ const HANDOVER: Duration = Duration::from_secs(60);
 /// The shortest time between two processes that counts as a gap in recording, in seconds. An idle process commits only
 /// every [`ALIVE_EVERY`], so a shorter time may not be a gap.
 const SHORTEST_GAP: i64 = 10;
-/// The most gaps that are kept.
 const MAX_GAPS: usize = 1_000;
 /// Seconds by which the clock may go back without a warning.
 const CLOCK_ALLOWED: i64 = 60;
@@ -54,10 +53,9 @@ const FILE_CACHE: usize = 16 * 1024 * 1024;
 const PROBE_BYTES: usize = 256 * 1024;
 const PROBE: Definition = TableDefinition::new("probe");
 
-/// The state of the thread.
 pub(super) struct Worker {
     options: FileOptions,
-    requests: Receiver<(Access, Work)>,
+    requests: Receiver<(StateAccess, Work)>,
     report: Arc<Report>,
     open: Option<Open>,
     /// The path of the store: the configured path, or a path beside it if another file is there.
@@ -76,13 +74,11 @@ pub(super) struct Worker {
     /// When the file was last tried, and the time until the next attempt.
     tried: Tick,
     retry: Duration,
-    /// How often the file was full.
-    full: u32,
+    times_full: u32,
     /// Whether the content is checked when the file is opened.
     must_check: bool,
 }
 
-/// An open file.
 struct Open {
     state: State,
     database: Database,
@@ -93,8 +89,8 @@ struct Open {
     committed: Tick,
     /// The end of the journal at the last commit.
     committed_head: u64,
-    /// When the last commit of entries began; `None` at first, so that the first entries are committed at once. A slow
-    /// commit does not delay the next one, because its end does not count.
+    /// When the last commit of entries began; `None` at first: the first entries are committed at once. The duration of
+    /// a commit does not delay the next one, because only beginnings count.
     commit_began: Option<Tick>,
 }
 
@@ -104,7 +100,6 @@ impl Open {
         self.state.kept.journal.head.offset - self.committed_head
     }
 
-    /// Notes that everything is durable.
     fn note_durable(&mut self, now: Tick, report: &Report) {
         let fences = self.state.kept.fences.iter();
         *lock(&report.durable) = fences
@@ -119,7 +114,7 @@ impl Open {
 impl Worker {
     pub(super) fn new(
         mut options: FileOptions,
-        requests: Receiver<(Access, Work)>,
+        requests: Receiver<(StateAccess, Work)>,
         report: Arc<Report>,
     ) -> Self {
         // The path is made absolute, because a service may change its directory.
@@ -138,7 +133,7 @@ impl Worker {
             earlier: Earlier::default(),
             trouble: None,
             retry: SHORTEST_RETRY,
-            full: 0,
+            times_full: 0,
             must_check: true,
         }
     }
@@ -188,7 +183,6 @@ impl Worker {
         left.min(check).clamp(PAUSE, LONGEST_RETRY)
     }
 
-    /// The time until a commit is due.
     fn until_commit(&self, open: &Open) -> Duration {
         if open.volatile_bytes() == 0 {
             return ALIVE_EVERY.saturating_sub(self.since(open.committed));
@@ -224,20 +218,21 @@ impl Worker {
         }
     }
 
-    fn work(&mut self, access: Access, work: Work) {
-        if access == Access::Durable {
+    fn work(&mut self, access: StateAccess, work: Work) {
+        if access == StateAccess::Durable {
             self.commit_changes();
             self.check_path();
         }
-        // A file without a name is deleted when this process ends, so nothing in it is durable until it has a path
+        // A file without a name is deleted when this process ends, so its data is durable only once the file has a path
         // again.
-        let has_path = access != Access::Durable || self.check_path_after == CHECK_PATH_EVERY;
-        let is_usable = |open: &&mut Open| has_path && (access == Access::Read || open.is_writable);
+        let has_path = access != StateAccess::Durable || self.check_path_after == CHECK_PATH_EVERY;
+        let is_usable =
+            |open: &&mut Open| has_path && (access == StateAccess::Read || open.is_writable);
         let Some(open) = self.open.as_mut().filter(is_usable) else {
             work(Err(self.error()));
             return;
         };
-        open.is_dirty |= access == Access::Write;
+        open.is_dirty |= access == StateAccess::Write;
         work(Ok(&mut open.state));
         if let Some(trouble) = take_failure(&mut open.state) {
             self.fail(trouble);
@@ -282,7 +277,7 @@ impl Worker {
         let Some(open) = &mut self.open else { return };
         let len = self.held.as_ref().and_then(|held| held.len().ok());
         let len = len.map_or(HEADER, |len| HEADER + len);
-        let bytes = table_bytes(len, self.options.file_bytes, self.full);
+        let bytes = table_bytes(len, self.options.file_bytes, self.times_full);
         open.state.tables.bound = Bound::All(bytes);
         if open.state.tables.removed_for_room > 0 {
             self.note(format!(
@@ -336,7 +331,7 @@ impl Worker {
             // be opened again.
             self.held = None;
         }
-        self.full += u32::from(matches!(trouble, Trouble::Full));
+        self.times_full += u32::from(matches!(trouble, Trouble::Full));
         self.must_check |= trouble.is_damage() || matches!(trouble, Trouble::Panicked);
         self.explain(trouble);
         self.reopen();

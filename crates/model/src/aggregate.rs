@@ -1,4 +1,4 @@
-//! Merged samples, with everything that the crate records about them.
+//! All recorded data about samples, merged.
 
 use super::access_time::{AccessTimeStats, DurationSums};
 use super::histogram::{BUCKETS, COARSE_SCALE, Histogram, SCALE};
@@ -28,15 +28,14 @@ summed!(RequestCounts {
     micros
 });
 
-/// The merged samples of a context within a slice, or within one drained second, with everything that the crate records
-/// about them.
+/// All recorded data about the samples of a context within a slice, or within one drained second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aggregate {
-    /// The access times.
+    /// The durations.
     pub times: DurationSums,
     /// Counts by outcome.
     pub outcomes: OutcomeCounts,
-    /// Histogram of the access times.
+    /// Histogram of the durations.
     pub histogram: Histogram,
     /// The part of the histogram for failures: errors and 4xx.
     pub failures: Histogram,
@@ -45,9 +44,9 @@ pub struct Aggregate {
     pub censored: Histogram,
     /// The timers that ran within the requests.
     pub timers: Timers,
-    /// The responses by status code. Requests without a response have none.
+    /// The responses by status code. Requests without a response have no code.
     pub codes: Codes,
-    /// The failures by kind. A response that is no error may have a failure too.
+    /// The failures by kind. A response that is not an error may have a failure too.
     pub kinds: Kinds,
     /// Further sums and maxima.
     pub measures: Measures,
@@ -151,8 +150,9 @@ impl Aggregate {
     }
 
     /// The share of the requests that succeeded within `seconds`: successes below this time, divided by all successes
-    /// and errors. An error never counts as below, even if it is fast. 4xx do not count, because the service is not to
-    /// blame. Censored requests do not count, because their full duration is not known. `None` if no request counts.
+    /// and errors. An error never counts as below, even if it is fast. A 4xx that is no error does not count, because
+    /// the service is not to blame. Censored requests do not count, because their full duration is not known. `None` if
+    /// no request counts.
     ///
     /// See [`Histogram::count_below`] for the precision.
     pub fn share_below(&self, seconds: f64) -> Option<f64> {
@@ -193,6 +193,7 @@ mod tests {
 
     use super::*;
     use crate::histogram::bucket_of;
+    use crate::measures::Measure;
     use crate::tests::merged_in_any_order;
 
     /// A sample: its duration, and whether it is a success, a failure or censored.
@@ -209,13 +210,16 @@ mod tests {
             aggregate.times.record(*nanos);
             aggregate.histogram.merge(&one);
             aggregate.codes.add([200, 404, 499][*part], 1);
+            aggregate.codes.add_other(nanos % 3);
             aggregate.kinds.add(part.to_string().into(), 1);
+            for measure in Measure::ALL {
+                aggregate.measures.add(*measure, *nanos);
+            }
             aggregate.merge_parts(&parts[1], &parts[2]);
         }
         aggregate
     }
 
-    /// The successes, the failures and the censored requests.
     fn parts(sums: &Aggregate) -> [Histogram; 3] {
         let (failures, censored) = (sums.failures.clone(), sums.censored.clone());
         [sums.successes(), failures, censored]
@@ -226,7 +230,6 @@ mod tests {
         vec((nanos, 0..3usize), 0..most)
     }
 
-    /// Samples in this many buckets.
     fn spread(buckets: usize, part: usize) -> Vec<Sample> {
         let start = |index: usize| (1_001.0 * (index as f64 / 16.0).exp2()) as u64;
         (0..buckets).map(|index| (start(index), part)).collect()

@@ -5,11 +5,13 @@ use std::ops::{Add, AddAssign};
 
 use super::slices::{Merge, summed};
 
-/// The amount of each kind: the units in which losses are reported.
+const DETAILS: &str = "marks, listed slow and failed requests, an instance's figures for a minute";
+
+/// How much of each kind of data was recorded, dropped or lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// Samples: requests and runs of timers.
-    pub requests: u64,
+    pub samples: u64,
     /// The sum of the additions to counters and rankings, without their signs. A removal from a ranking counts as 1.
     pub additions: u64,
     /// Data without a sample: marks, entries in the lists of slow and failed requests, and minute reports.
@@ -17,13 +19,13 @@ pub struct Amounts {
 }
 
 summed!(Amounts {
-    requests,
+    samples,
     additions,
     details
 });
 
 impl Amounts {
-    /// An amount of these additions to counters and rankings.
+    /// The amounts of these additions to counters and rankings.
     pub fn of_additions(additions: u64) -> Self {
         Self {
             additions,
@@ -62,16 +64,13 @@ impl AddAssign for Amounts {
 /// Writes the amounts that are not zero, in words.
 impl fmt::Display for Amounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let requests = (self.requests > 0).then(|| format!("{} requests", self.requests));
+        let counted = |n: u64, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
+        let samples = (self.samples > 0).then(|| counted(self.samples, "sample"));
         let additions = (self.additions > 0)
-            .then(|| format!("additions of {} to counters and rankings", self.additions));
-        let details = (self.details > 0).then(|| {
-            format!(
-                "{} details (marks, listed slow and failed requests, an instance's figures for a minute)",
-                self.details
-            )
-        });
-        let parts = requests.into_iter().chain(additions);
+            .then(|| format!("{} in additions to counters and rankings", self.additions));
+        let details =
+            (self.details > 0).then(|| format!("{} ({DETAILS})", counted(self.details, "detail")));
+        let parts = samples.into_iter().chain(additions);
         let parts: Vec<_> = parts.chain(details).collect();
         match &parts[..] {
             [] => f.write_str("nothing"),
@@ -88,18 +87,16 @@ mod tests {
     use crate::tests::amounts;
 
     #[test]
-    fn each_kind_is_named_if_there_is_some() {
+    fn only_amounts_above_zero_are_named() {
         let details = "3 details (marks, listed slow and failed requests, an instance's figures for a minute)";
-        let additions = "additions of 7 to counters and rankings";
+        let additions = "7 in additions to counters and rankings";
+        let all = format!("48 samples, {additions}, and {details}");
         for (amounts, text) in [
             (amounts(0, 0, 0), "nothing"),
-            (amounts(48, 0, 0), "48 requests"),
+            (amounts(1, 0, 0), "1 sample"),
             (amounts(0, 0, 3), details),
-            (amounts(48, 7, 0), &format!("48 requests, and {additions}")),
-            (
-                amounts(48, 7, 3),
-                &format!("48 requests, {additions}, and {details}"),
-            ),
+            (amounts(48, 7, 0), &format!("48 samples, and {additions}")),
+            (amounts(48, 7, 3), &all),
         ] {
             assert_eq!(amounts.to_string(), text);
         }
@@ -109,10 +106,8 @@ mod tests {
     fn sums_stop_at_the_largest_number() {
         let most = amounts(u64::MAX, u64::MAX, u64::MAX);
         assert_eq!(most + amounts(1, 1, 1), most);
-        assert_eq!(
-            amounts(1, 5, 0).saturating_sub(amounts(2, 3, 4)),
-            amounts(0, 2, 0)
-        );
+        let left = amounts(1, 5, 0).saturating_sub(amounts(2, 3, 4));
+        assert_eq!(left, amounts(0, 2, 0));
         assert!(amounts(1, 5, 0).saturating_sub(most).is_zero());
     }
 }

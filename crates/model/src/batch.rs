@@ -1,7 +1,7 @@
 //! A batch: all additions since the last flush, by name. A flush sends the batch to the store.
 //!
-//! The size of a batch is bounded by the number of names and by the retention, however long the batch collects
-//! additions: slices that no reader could see are dropped ([`Slices`]).
+//! The number of names and the retention bound the size of a batch, because slices that no reader could see are dropped
+//! ([`Slices`]).
 
 mod memory;
 mod split;
@@ -31,7 +31,7 @@ use super::sorted::Map;
 pub struct Batch {
     /// The precisions of the counters. A store refuses a batch whose precisions differ from the store's.
     precisions: Precisions,
-    /// The contexts, `<all>` included.
+    /// The contexts, including `<all>`.
     pub contexts: Map<ContextId, ContextDelta>,
     /// The user's counters.
     pub counters: Map<Arc<str>, CounterDelta>,
@@ -41,9 +41,9 @@ pub struct Batch {
     pub reports: Vec<MinuteReport>,
     /// Marks, by id.
     pub marks: Map<Arc<str>, Mark>,
-    /// The number of samples whose hour was dropped from the statistics. The counters still have these samples.
+    /// The number of samples whose hour was dropped from the statistics.
     pub late: u64,
-    /// The second of the oldest sample, in Unix seconds. An entry of the journal does not include this second.
+    /// The second of the oldest sample, in Unix seconds. An entry of the journal lacks this field.
     pub since: Option<i64>,
 }
 
@@ -78,7 +78,7 @@ impl Batch {
         }
     }
 
-    /// The second of the newest request in the records of `<all>`, and the number of requests, missing ones included.
+    /// The second of the newest request in the records of `<all>`, and the number of requests, including missing ones.
     pub fn served(&self) -> (i64, u64) {
         let all = self.contexts.get(&ContextId::all());
         all.map_or((0, 0), |all| (all.last_seen, all.served()))
@@ -168,7 +168,7 @@ impl Batch {
         }
     }
 
-    /// Merges additions to a ranking that were collected later.
+    /// Merges later additions to a ranking.
     pub fn add_ranking(&mut self, ranking: Arc<str>, delta: RankingDelta) {
         self.rankings.merge(ranking, delta, |mine, delta| {
             mine.merge(delta);
@@ -190,25 +190,25 @@ impl Batch {
     /// The amounts of all kinds.
     pub fn amounts(&self) -> Amounts {
         Amounts {
-            requests: self.requests_and_late(),
-            ..self.amounts_beside_requests()
+            samples: self.requests_and_late(),
+            ..self.amounts_beside_samples()
         }
     }
 
-    /// The amounts of all kinds except requests.
-    pub fn amounts_beside_requests(&self) -> Amounts {
+    /// The amounts of all kinds except samples.
+    pub fn amounts_beside_samples(&self) -> Amounts {
         let contexts = self.contexts.iter().filter(|(id, _)| id.kind != Kind::All);
         let listed = contexts.flat_map(|(_, delta)| delta.slowest.iter());
         let listed: usize = listed.map(|(_, list)| list.len()).sum();
         let of_counters = counter::additions(&self.counters);
         Amounts {
-            requests: 0,
+            samples: 0,
             additions: of_counters.saturating_add(ranking::additions(&self.rankings)),
             details: (listed + self.reports.len() + self.marks.len()) as u64,
         }
     }
 
-    /// The number of samples, each counted once.
+    /// The number of samples in the statistics, each counted once.
     pub fn requests(&self) -> u64 {
         let contexts = self.contexts.iter();
         contexts

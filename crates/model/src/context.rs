@@ -23,7 +23,7 @@ pub const EMPTY: &str = "<empty>";
 pub const MAX_NAME: usize = 256;
 /// The bytes that remain of a name that is too long.
 pub const CUT_AT: usize = 240;
-/// The method in the context of a request that has none of HTTP's nine methods.
+/// The method in the context of a request whose method is none of HTTP's nine.
 pub const OTHER_METHOD: &str = METHODS[9];
 
 const METHODS: [&str; 10] = [
@@ -53,10 +53,10 @@ named! {
 
 packed!(ContextId { name, kind } if |context| is_name(&context.name));
 
-/// Identifies a context by kind and name, as a timer and a page may have the same name.
+/// Identifies a context by kind and name. A timer and an HTTP context may share a name such as `static`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId {
-    /// Whether the context stands for HTTP requests, other code or the sum of all HTTP contexts.
+    /// The kind of the context.
     pub kind: Kind,
     /// The name of the context.
     pub name: Arc<str>,
@@ -87,7 +87,7 @@ impl ContextId {
 }
 
 named! {
-    /// The counters of each context. The name of a metric is also that of its global counter.
+    /// The counters of each context.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Metric {
         /// Number of samples.
@@ -100,7 +100,7 @@ named! {
 }
 
 impl Metric {
-    /// The metric and the context of a counter with this name; `None` for global counters and the user's.
+    /// The metric and the context of a counter with this name; `None` for `hits`, `errors` and the user's counters.
     ///
     /// ```
     /// # use tower_pulse_model::context::Metric;
@@ -130,19 +130,19 @@ impl Metric {
     }
 }
 
-/// Whether the crate uses this name. The user's counters must not have it.
+/// Whether the crate's own counters may use this name. The user's counters must not have it.
 pub fn is_reserved(counter: &str) -> bool {
     let name = counter.split(':').next();
     Metric::ALL.iter().any(|m| Some(m.as_str()) == name)
 }
 
 /// The method in the name of a context: one of HTTP's nine, or [`OTHER_METHOD`].
-pub fn fold_method(method: &http::Method) -> &'static str {
+pub fn method_name(method: &http::Method) -> &'static str {
     let known = METHODS.into_iter().find(|name| *name == method.as_str());
     known.unwrap_or(OTHER_METHOD)
 }
 
-/// Splits a context into its method and its path. A context in the book's form has a path alone.
+/// Splits a context into its method and its path. A context that is named by template alone is only a path.
 ///
 /// ```
 /// # use tower_pulse_model::context::method_and_path;
@@ -179,7 +179,8 @@ pub fn is_hidden(c: char) -> bool {
 /// Escapes the hidden characters of a text, for example as `\u{202e}`. Borrows a text without hidden characters.
 pub fn escape_hidden(text: &str) -> Cow<'_, str> {
     // Almost all names are printable ASCII, which is checked without decoding.
-    let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let bytes = text.bytes();
+    let is_printable = bytes.fold(true, |all, byte| all & matches!(byte, b' '..=b'~'));
     if is_printable || !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
     }
@@ -193,8 +194,8 @@ pub fn escape_hidden(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Appends a text with its [hidden](is_hidden) characters escaped, up to the first character with which `to` would have
-/// more than `most` bytes. Returns whether the whole text was appended.
+/// Appends a text with its [hidden](is_hidden) characters escaped, while `to` has at most `most` bytes. Returns whether
+/// the whole text was appended.
 pub fn push_escaped(to: &mut String, text: &str, most: usize) -> bool {
     for c in text.chars() {
         let before = to.len();
@@ -210,8 +211,8 @@ pub fn push_escaped(to: &mut String, text: &str, most: usize) -> bool {
     true
 }
 
-/// A name as it is stored: not empty, at most [`MAX_NAME`] bytes, never [`ALL`], which is reserved, and with
-/// [hidden](is_hidden) characters escaped. Borrows a name that needs no change.
+/// A name as it is stored: not empty, not the reserved [`ALL`], at most [`MAX_NAME`] bytes, with [hidden](is_hidden)
+/// characters escaped. Borrows a name that needs no change.
 pub fn clean_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed(EMPTY);
@@ -224,8 +225,8 @@ pub fn clean_name(name: &str) -> Cow<'_, str> {
         return escaped;
     }
     let hash = fnv1a(escaped.bytes());
-    let mut places = (0..=CUT_AT).rev();
-    let cut = places.find(|at| escaped.is_char_boundary(*at)).unwrap_or(0);
+    let mut ends = (0..=CUT_AT).rev();
+    let cut = ends.find(|at| escaped.is_char_boundary(*at)).unwrap_or(0);
     // 240 bytes and 16 hexadecimal digits are MAX_NAME.
     Cow::Owned(format!("{}{hash:016x}", &escaped[..cut]))
 }
@@ -288,27 +289,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_of_metrics_are_reserved() {
+    fn the_counter_of_a_metric_has_a_reserved_name_with_its_context() {
         for name in ["hits", "errors", "micros", "hits:GET /", "micros:"] {
             assert!(is_reserved(name), "{name}");
         }
         for name in ["sales", "hit", "hitsy", "my:hits"] {
             assert!(!is_reserved(name), "{name}");
         }
-    }
-
-    #[test]
-    fn methods_other_than_the_nine_of_http_share_a_name() {
-        for name in METHODS {
-            let method = http::Method::from_bytes(name.as_bytes()).expect("it is a token");
-            assert_eq!(fold_method(&method), name);
-        }
-        let other = http::Method::from_bytes(b"PROPFIND").expect("it is a token");
-        assert_eq!(fold_method(&other), OTHER_METHOD);
-    }
-
-    #[test]
-    fn the_name_of_a_counter_tells_its_metric_and_context() {
         for (metric, name, all) in [
             (Metric::Hits, "hits:GET /", "hits"),
             (Metric::Errors, "errors:GET /", "errors"),
@@ -321,6 +308,16 @@ mod tests {
         for other in ["hits", "sales", "sales:GET /"] {
             assert_eq!(Metric::of_counter(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn methods_other_than_the_nine_of_http_share_a_name() {
+        for name in METHODS {
+            let method = http::Method::from_bytes(name.as_bytes()).expect("it is a token");
+            assert_eq!(method_name(&method), name);
+        }
+        let other = http::Method::from_bytes(b"PROPFIND").expect("it is a token");
+        assert_eq!(method_name(&other), OTHER_METHOD);
     }
 
     #[test]
@@ -352,7 +349,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn clean_names_are_clean(name in "\\PC{0,100}[\\x00-\\x1f\u{200b}-\u{202e}\u{feff}]{0,3}\\PC{0,200}") {
+        fn a_cleaned_name_is_short_and_visible_and_stays_the_same(name in "\\PC{0,100}[\\x00-\\x1f\u{200b}-\u{202e}\u{feff}]{0,3}\\PC{0,200}") {
             let clean = clean_name(&name);
             prop_assert!(!clean.is_empty() && clean.len() <= MAX_NAME);
             prop_assert!(!clean.chars().any(is_hidden));

@@ -12,19 +12,17 @@ use super::slices::{Slices, merge_all};
 use super::slow_request::SlowRequests;
 use super::tier::TIERS;
 
-/// The hours of statistics that are retained while a store is away. Readers only show the current hour and the hour
+/// The hours of statistics that are retained while a store is away. Answers only show the current hour and the hour
 /// before.
 pub const MAX_HOURS: usize = 2;
 
-/// The precision of hours.
 const HOURS: Precision = Precision::new(HOUR as u32, MAX_HOURS as u32);
 
-/// The number of newest histograms that keep the fine scale while a store is away. Older histograms are reduced to a
-/// quarter of their size.
+/// The number of newest histograms that keep the fine scale while a store is away. Older histograms get the coarse one.
 const FINE_KEPT: usize = 2;
 
-/// Adds to the records of a tier. A slice that no longer fits is added to a slice of the next coarser tier, so that
-/// pending records grow coarser during a long outage and their number stays bounded.
+/// Adds to the records of a tier. A slice that no longer fits is added to a slice of the next coarser tier. So pending
+/// records grow coarser during a long outage, and their number stays bounded.
 pub(super) fn add_record(
     records: &mut [Slices<Aggregate>],
     tier: usize,
@@ -59,8 +57,8 @@ pub struct ContextDelta {
     pub counters: Vec<Slices<RequestCounts>>,
     /// Statistics by hour.
     pub hours: Slices<DurationSums>,
-    /// Records, in the order of [`TIERS`]. Each sample is in exactly one record: of the finest tier, or of a coarser
-    /// one if the store was away for longer than the finest tier retains slices.
+    /// Records, in the order of [`TIERS`]. Each sample is in one record, in a coarser tier if the store was away for
+    /// long.
     pub records: [Slices<Aggregate>; TIERS.len()],
     /// The slowest and the newest failed requests, by hour.
     pub slowest: Slices<SlowRequests>,
@@ -87,8 +85,8 @@ impl ContextDelta {
         self.last_seen = self.last_seen.max(second);
         add_record(&mut self.records, 0, second, aggregate.clone());
         if aggregate.times.count == 0 {
-            // The aggregate has only timers and kinds that were counted after their requests, and these have neither
-            // counters nor statistics.
+            // The aggregate has only timers and failures that came after their requests. These have no counters and no
+            // statistics.
             return 0;
         }
         let hits = RequestCounts {
@@ -142,7 +140,7 @@ impl ContextDelta {
         }
     }
 
-    /// The requests in the records, missing ones included.
+    /// The number of requests in the records, including missing ones.
     pub fn served(&self) -> u64 {
         let sums = self.records.iter().flat_map(Slices::iter);
         let served = sums.map(|(_, sums)| (sums.times.count, sums.measures.get(Measure::Missing)));
@@ -167,7 +165,6 @@ impl ContextDelta {
         2 * records + 3 * self.hours.len() + self.slowest.len() + 1
     }
 
-    /// The approximate bytes of the records in memory.
     pub(super) fn record_bytes(&self) -> usize {
         let records = self.records.iter().flat_map(Slices::iter);
         records.map(|(_, record)| record.bytes()).sum()
@@ -245,7 +242,7 @@ impl ContextDelta {
     }
 }
 
-/// The statistics by hour of a batch, derived from the finest records.
+/// A context's statistics by hour, derived from its finest records.
 fn hours_of(finest: &Slices<Aggregate>) -> Slices<DurationSums> {
     let mut hours = Slices::default();
     for (start, record) in finest.iter().filter(|(_, record)| record.times.count > 0) {

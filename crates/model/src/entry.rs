@@ -25,11 +25,10 @@ use super::slice::{MAX_PRECISIONS, Precisions};
 /// The version of the entry format. Raise it with every change that an older folder cannot read, from the first release
 /// on.
 pub const ENTRY_VERSION: u8 = 1;
-/// The largest entry that a folder accepts, as it reads entries whole.
+/// The largest entry that a folder accepts, because it reads entries whole.
 pub const MAX_ENTRY_BYTES: usize = 11 * 1024 * 1024;
-/// The highest cost of an entry: no sender makes a call that costs more than [`MAX_CALL_COST`], in any configuration.
-/// The reader also counts the heads of rankings and reports, which the sender does not count. The additional 512 cover
-/// them, because an entry has few heads.
+/// The highest cost of an entry: the cost of a call, and 512 for the heads of rankings and reports. Only the reader
+/// counts heads, and an entry has few.
 const ENTRY_BUDGET: Budget = Budget::new(MAX_CALL_COST + 512);
 
 /// Packs a batch.
@@ -54,15 +53,16 @@ pub fn pack(batch: &Batch) -> Vec<u8> {
     out.0
 }
 
-/// A reader of one entry, name by name, so that a long entry does not block a worker of the runtime.
+/// Reads an entry name by name, so that a long entry does not block a worker of the runtime.
 pub struct EntryReader<'a> {
     reader: Reader<'a>,
     budget: Budget,
     head: EntryHead,
-    /// The samples that were late when they were flushed.
+    /// The number of samples that were late when they were flushed.
     pub late: u64,
-    /// The index of the list that is read, and how many of its names are unread, once known.
+    /// The index in [`LISTS`] of the list that is read.
     list: usize,
+    /// The number of unread names of this list, once known.
     names: Option<u64>,
 }
 

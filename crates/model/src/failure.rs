@@ -59,8 +59,8 @@ const UNKNOWN: &str = "unknown";
 /// [listed](https://docs.rs/tower-pulse/latest/tower_pulse/guide/slow_requests/index.html) with kind and message.
 /// `Pulse::try_time_as` and `Builder::record_panics` make failures too.
 ///
-/// Kinds are few, and chosen in code: never an id, or a text from outside. A process has at most 256 kinds, and a path
-/// 8 in a slice; further ones count together as `<other>`.
+/// Choose few kinds, in code: never an id, or a text from outside. A process has at most 256 kinds, and a path 8 in a
+/// slice; further kinds count together as `<other>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
     kind: Cow<'static, str>,
@@ -132,7 +132,6 @@ fn clean_kind(kind: Cow<'static, str>) -> Cow<'static, str> {
 /// Collects a formatted text with its hidden characters escaped, and stops the formatting once the text is full.
 struct CutText {
     text: String,
-    /// The most bytes of the text.
     most: usize,
 }
 
@@ -141,7 +140,7 @@ impl Write for CutText {
         if push_escaped(&mut self.text, text, self.most) {
             return Ok(());
         }
-        // A later piece, which may be shorter, must not follow the gap.
+        // A later piece that fits must not follow a piece that did not.
         self.most = self.text.len();
         Err(fmt::Error)
     }
@@ -242,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_failure_is_bounded_and_comes_back(text in "\\PC{0,100}[\\x00-\\x1f\u{200b}-\u{202e}\u{feff}]{0,9}\\PC{0,200}") {
+        fn any_failure_is_bounded_and_read_back(text in "\\PC{0,100}[\\x00-\\x1f\u{200b}-\u{202e}\u{feff}]{0,9}\\PC{0,200}") {
             let failure = Failure::new(text.clone()).with_message(text);
             let (kind, message) = (failure.kind(), failure.message().unwrap_or_default());
             prop_assert!((1..=MAX_KIND).contains(&kind.len()) && message.len() <= MAX_MESSAGE);

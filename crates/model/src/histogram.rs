@@ -1,8 +1,8 @@
 //! The base-2 exponential histogram: the bounds of its buckets grow by `2^(1/16)` from 1 µs to 1 h (OpenTelemetry's
 //! exponential histogram at scale 4). Empty buckets take no memory.
 //!
-//! The error of a quantile is at most 2.2 % at [`SCALE`], and at most 9 % at [`COARSE_SCALE`], to which histograms
-//! older than the current hour are reduced.
+//! The error of a quantile is at most 2.2 % at [`SCALE`], and at most 9 % at [`COARSE_SCALE`], the scale of slices of
+//! six hours and longer.
 
 use crate::order::InOrder;
 
@@ -12,16 +12,15 @@ mod tests;
 /// The finest scale: an octave has `2^SCALE` buckets.
 pub const SCALE: u8 = 4;
 
-/// The scale of histograms older than the current hour: 4 buckets per octave.
+/// The scale of the histograms of long slices: 4 buckets per octave.
 pub const COARSE_SCALE: u8 = 2;
 
 /// The number of buckets at [`SCALE`] between 1 µs and 1 h.
 pub const BUCKETS: usize = 508;
 
-/// The number of buckets per octave at [`SCALE`].
 const PER_OCTAVE: usize = 1 << SCALE;
 
-/// The lower bounds of the buckets within an octave of *nanoseconds*, shifted left until the highest bit is set.
+/// The lower bounds of the buckets within an octave of *nanoseconds*, shifted left until their highest bit is set.
 /// Buckets begin at 1 µs, so the bounds are `1000 / 1024 * 2^(k/16)` for k = 1 to 16. The last bound is above every
 /// number.
 const BOUNDS: [u64; 17] = bounds();
@@ -77,7 +76,8 @@ const fn first_guess() -> [u8; 64] {
     guess
 }
 
-/// The bucket of a duration at [`SCALE`]: the first below 1 µs, the last above 1 h.
+/// The bucket of a duration at [`SCALE`]. Durations below 1 µs are in the first bucket, durations above 1 h in the
+/// last.
 #[inline]
 pub fn bucket_of(nanos: u64) -> usize {
     if nanos < 1_000 {
@@ -209,9 +209,9 @@ impl Histogram {
         let scales = others.iter().map(|other| other.scale);
         self.coarsen(scales.min().unwrap_or(self.scale));
         let scale = self.scale;
-        let place = |other: &Self, index: u16| usize::from(index >> (other.scale - scale));
+        let bucket = |other: &Self, index: u16| usize::from(index >> (other.scale - scale));
         let all = || others.iter().copied().chain([&*self]);
-        let largest = all().filter_map(|other| Some(place(other, other.buckets.last()?.0)));
+        let largest = all().filter_map(|other| Some(bucket(other, other.buckets.last()?.0)));
         let largest = largest.max().unwrap_or(0);
         if others.len() < 2 || largest >= BUCKETS {
             others.iter().for_each(|other| self.merge(other));
@@ -220,7 +220,7 @@ impl Histogram {
         let mut counts = vec![0u64; largest + 1];
         for other in all() {
             for (index, n) in &other.buckets {
-                let sum = &mut counts[place(other, *index)];
+                let sum = &mut counts[bucket(other, *index)];
                 *sum = sum.saturating_add(*n);
             }
         }
@@ -240,7 +240,6 @@ impl Histogram {
         })
     }
 
-    /// Adds to existing buckets.
     fn add_to_buckets(&mut self, other: &Self) {
         let mut mine = self.buckets.iter_mut();
         for (index, n) in &other.buckets {
@@ -308,7 +307,8 @@ impl Histogram {
         None
     }
 
-    /// The mean in seconds, with each duration at the middle of its bucket; `None` for an empty histogram.
+    /// The mean in seconds, as if each duration were halfway between its bucket's bounds; `None` for an empty
+    /// histogram.
     pub fn mean(&self) -> Option<f64> {
         let (mut count, mut sum) = (0.0, 0.0);
         for (low, high, n) in self.ranges() {

@@ -3,7 +3,7 @@
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
-//! All recorded data are aggregates that merge, so the order and place of collection do not matter.
+//! All recorded data can be merged, so the order and place of collection do not matter.
 //!
 //! Read [`mod@slice`], [`tier`] and [`tiers`] (slices of time), then [`access_time`], [`histogram`], [`outcome`],
 //! [`tally`] and [`failure`] (the measurements), [`context`] (the names), then [`batch`] (sent to a store) and

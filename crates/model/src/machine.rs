@@ -76,16 +76,16 @@ mod tests {
 
     #[test]
     fn a_delay_is_high_in_half_of_the_minutes_that_are_known() {
-        let (calm, late, unknown) = (delayed(Some(1_100)), delayed(Some(40_000)), delayed(None));
+        let (calm, high, unknown) = (delayed(Some(1_100)), delayed(Some(40_000)), delayed(None));
         assert!(!was_delayed([]));
         assert!(!was_delayed([&unknown, &calm]));
-        assert!(!was_delayed([&late, &calm, &calm]));
-        assert!(was_delayed([&late, &calm, &unknown, &unknown]));
-        assert!(was_delayed([&late]));
+        assert!(!was_delayed([&high, &calm, &calm]));
+        assert!(was_delayed([&high, &calm, &unknown, &unknown]));
+        assert!(was_delayed([&high]));
     }
 
     #[test]
-    fn the_share_of_the_cpu_is_of_all_cpus() {
+    fn the_share_of_cpu_time_is_of_all_cpus() {
         let minute = |cpus, cpu_millis| MachineMinute {
             cpus,
             cpu_millis,

@@ -8,15 +8,15 @@ use super::context::escape_hidden;
 use super::pack::{self, Packed, Writer, is_name, packed};
 use super::section::{EntryHead, Room, Section};
 
-/// The most marks with a version that a store retains, and the most without one.
+/// The most marks with a version that a store retains, and the most without.
 pub const MAX_MARKS: usize = 50;
 
 /// The longest text of a mark, in bytes.
 pub const MAX_MARK_BYTES: usize = 200;
 
-/// The longest text of a mark with escaped hidden characters, in bytes: an escape is at most three times as long as its
+/// The longest text of a mark with escaped hidden characters, in bytes. An escape is less than four times as long as its
 /// character.
-pub const MAX_ESCAPED_BYTES: usize = 3 * MAX_MARK_BYTES;
+pub const MAX_ESCAPED_BYTES: usize = 4 * MAX_MARK_BYTES;
 
 /// The most marks that wait in a process, and the most in an entry of the journal.
 pub const MAX_PENDING_MARKS: usize = 100;
@@ -45,13 +45,16 @@ pub struct TooManyMarks;
 
 impl std::fmt::Display for TooManyMarks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{MAX_PENDING_MARKS} marks wait for the store already")
+        write!(
+            f,
+            "{MAX_PENDING_MARKS} marks wait already: see store.last_error in health"
+        )
     }
 }
 
 impl std::error::Error for TooManyMarks {}
 
-/// A moment of an operator's action on the service, or of a deploy.
+/// A moment with a text, such as a deploy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -62,7 +65,7 @@ pub struct Mark {
     pub at: i64,
     /// The description of the action.
     pub text: Arc<str>,
-    /// The version of the application, if one of its instances made the mark.
+    /// The new version, if `app_version` made the mark.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
@@ -107,7 +110,7 @@ impl Mark {
     }
 
     /// The sort key of marks: the time, then the id.
-    fn place(&self) -> (i64, &str) {
+    fn sort_key(&self) -> (i64, &str) {
         (self.at, &self.id)
     }
 
@@ -121,16 +124,16 @@ impl Mark {
 pub struct StoredMark {
     /// The mark.
     pub mark: Mark,
-    /// Whether the mark was removed. A removed mark stays in the store until newer marks need its room, as the store
-    /// must know which versions have followed each other: an instance that starts with the version of a removed mark
-    /// adds no mark.
+    /// Whether the mark was removed. A removed mark stays in the store until newer marks need its room. So the store
+    /// knows which versions have followed each other: an instance that starts with the version of a removed mark adds
+    /// no mark.
     pub is_removed: bool,
 }
 
 packed!(StoredMark { mark, is_removed });
 
 impl StoredMark {
-    /// Unpacks the mark of this id; `None` if the bytes are not one.
+    /// Unpacks the mark of this id; `None` if the bytes are not this mark.
     pub fn unpack(id: &[u8], bytes: &[u8]) -> Option<Self> {
         pack::unpack(bytes).filter(|stored: &Self| stored.mark.id.as_bytes() == id)
     }
@@ -164,8 +167,7 @@ impl Section for PendingMarks {
     }
 }
 
-/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and as many without one. Removed marks are
-/// dropped first.
+/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and as many without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks(Vec<StoredMark>);
 
@@ -173,7 +175,7 @@ impl Marks {
     /// Retains the newest of these marks, which may be in any order.
     pub fn new(marks: impl IntoIterator<Item = StoredMark>) -> Self {
         let mut marks: Vec<_> = marks.into_iter().collect();
-        marks.order_by(|a, b| a.mark.place().cmp(&b.mark.place()));
+        marks.order_by(|a, b| a.mark.sort_key().cmp(&b.mark.sort_key()));
         let mut left = [MAX_MARKS; 2];
         let mut newest: Vec<_> = marks.into_iter().rev().collect();
         newest.retain(|stored| {
@@ -203,26 +205,26 @@ impl Marks {
 
     /// Adds a mark, and drops one if there is no room: a removed mark, or else the oldest.
     pub fn add(&mut self, mark: Mark) {
-        if self.settles(&mark) {
+        if self.ignores(&mark) {
             return;
         }
         let is_same_kind = |stored: &&StoredMark| stored.mark.is_same_kind(&mark);
         if self.0.iter().filter(is_same_kind).count() >= MAX_MARKS {
             let removed = |stored: &StoredMark| is_same_kind(&stored) && stored.is_removed;
-            let place = self.0.iter().position(removed);
-            let place = place.or_else(|| self.0.iter().position(|stored| is_same_kind(&stored)));
-            place.map(|place| self.0.remove(place));
+            let at = self.0.iter().position(removed);
+            let at = at.or_else(|| self.0.iter().position(|stored| is_same_kind(&stored)));
+            at.map(|at| self.0.remove(at));
         }
-        let at = self.place_of(&mark);
+        let at = self.index_of(&mark);
         let is_removed = false;
         self.0.insert(at, StoredMark { mark, is_removed });
     }
 
     /// Whether adding a mark changes nothing: the store has or had the mark, the mark repeats the version of the mark
-    /// before or after it, or it is too old. Clocks differ, so the later mark may come from an instance that started
-    /// earlier.
-    pub fn settles(&self, mark: &Mark) -> bool {
-        let (before, after) = self.0.split_at(self.place_of(mark));
+    /// before or after it, or the mark is too old. Clocks differ, so the later mark may come from an instance that
+    /// started earlier.
+    pub fn ignores(&self, mark: &Mark) -> bool {
+        let (before, after) = self.0.split_at(self.index_of(mark));
         let version = |stored: &'_ StoredMark| stored.mark.version.clone();
         let versions = [
             before.iter().rev().find_map(version),
@@ -236,16 +238,26 @@ impl Marks {
             || self.0.iter().any(|stored| stored.mark.id == mark.id)
     }
 
-    fn place_of(&self, mark: &Mark) -> usize {
+    fn index_of(&self, mark: &Mark) -> usize {
         self.0
-            .partition_point(|stored| stored.mark.place() < mark.place())
+            .partition_point(|stored| stored.mark.sort_key() < mark.sort_key())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::is_hidden;
     use crate::tests::stored;
+
+    #[test]
+    fn no_escape_is_longer_than_the_limit_of_a_text_allows() {
+        let ratio = MAX_ESCAPED_BYTES / MAX_MARK_BYTES;
+        let hidden = ('\u{80}'..=char::MAX).filter(|c| is_hidden(*c) && !c.is_control());
+        for c in hidden {
+            assert!(c.escape_default().len() <= ratio * c.len_utf8(), "{c:?}");
+        }
+    }
 
     #[test]
     fn a_text_is_trimmed_and_bounded() {
@@ -283,9 +295,9 @@ mod tests {
         assert_eq!(versions(&marks), [(10, "1"), (20, "2"), (30, "1")]);
         // The clocks of these instances are behind.
         for (at, version) in [(29, "1"), (25, "2"), (5, "1")] {
-            assert!(marks.settles(&of_version(at, version)));
+            assert!(marks.ignores(&of_version(at, version)));
         }
-        assert!(!marks.settles(&of_version(25, "3")));
+        assert!(!marks.ignores(&of_version(25, "3")));
         assert_eq!(marks.as_slice().len(), 3 + 5);
     }
 
@@ -300,7 +312,7 @@ mod tests {
         }
         assert_eq!(marks.as_slice().len(), 2 * MAX_MARKS);
         assert_eq!(marks.as_slice()[0].mark.at, 3);
-        assert!(marks.settles(&plain(2)) && marks.settles(&of_version(2, "2")));
+        assert!(marks.ignores(&plain(2)) && marks.ignores(&of_version(2, "2")));
         let before = marks.clone();
         marks.add(plain(0));
         assert_eq!(marks, before);
@@ -328,7 +340,7 @@ mod tests {
         assert!(marks.has_removed("20-2") && !marks.has_removed("10-1"));
         // The same instance, another instance, and an instance after all have restarted.
         for at in [20, 21, 900] {
-            assert!(marks.settles(&of_version(at, "2")));
+            assert!(marks.ignores(&of_version(at, "2")));
         }
         marks.add(of_version(30, "1"));
         marks.add(of_version(40, "2"));
@@ -342,7 +354,7 @@ mod tests {
             marks.add(plain(at));
         }
         let mut marks = without(&without(&marks, "p7"), "p9");
-        assert!(marks.settles(&plain(7)));
+        assert!(marks.ignores(&plain(7)));
         for at in [100, 101] {
             marks.add(plain(at));
         }
@@ -353,9 +365,9 @@ mod tests {
         assert_eq!(marks.shown().next().map(|mark| mark.at), Some(1));
         // A mark that arrives late is not too old while a removed mark can make room.
         let mut marks = without(&marks, "p102");
-        assert!(!marks.settles(&plain(0)));
+        assert!(!marks.ignores(&plain(0)));
         marks.add(plain(0));
         assert_eq!(marks.shown().next().map(|mark| mark.at), Some(0));
-        assert!(marks.settles(&plain(-1)));
+        assert!(marks.ignores(&plain(-1)));
     }
 }

@@ -2,7 +2,7 @@
 //! and old versions of the application with new versions.
 //!
 //! An instance reports its busiest contexts. While several versions of the application run side by side, an instance
-//! reports all of its contexts, and the reports of the instances of a version are added up.
+//! reports all of its contexts, and the fold adds up the reports by version.
 
 use super::sorted::Map;
 use crate::order::InOrder;
@@ -32,7 +32,7 @@ pub const REPORTED_MINUTES: Precision = FINEST;
 /// The most reports that wait in a batch.
 pub const MAX_PENDING_REPORTS: usize = REPORTED_MINUTES.retained as usize;
 
-/// The approximate number of a store's commands that a reported context costs.
+/// The approximate number of commands that a store needs for a reported context.
 pub(super) const REPORTED_CONTEXT_COST: usize = 4;
 
 /// The number of contexts that an instance reports in a fleet of this size.
@@ -55,7 +55,7 @@ pub struct MinuteReport {
     pub version: Option<Arc<str>>,
     /// The number of contexts that are stored for the instance: the busiest ones.
     pub max_contexts: usize,
-    /// Whether several versions run side by side. All contexts are then also added to the version.
+    /// Whether several versions run side by side. All contexts are then also added to the sums of the version.
     pub is_side_by_side: bool,
     /// The HTTP contexts that had requests, busiest first, without their timers.
     pub contexts: Vec<ReportedContext>,
@@ -135,7 +135,6 @@ impl MinuteReport {
         })
     }
 
-    /// Approximate bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         let texts = self.instance.len() + self.version.as_ref().map_or(0, |version| version.len());
         let contexts = self.contexts.iter().map(|(_, sums)| sums.bytes());
@@ -212,7 +211,7 @@ impl InstanceMinute {
 
 packed!(InstanceMinute { version, contexts, machine; max_contexts });
 
-/// The sums of the instances, and of the versions of the application, in a minute, by name.
+/// The sums of a minute, by instance and by version of the application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MinuteSums {
     /// The instances.
@@ -270,7 +269,7 @@ fn add_to(sums: &mut HashMap<RecordId, Aggregate>, id: RecordId, added: &Aggrega
     sums.limit();
 }
 
-/// Merges contexts into others, and sorts them.
+/// Merges `others` into `contexts`, and sorts the result.
 fn merge_contexts(contexts: &mut Vec<ReportedContext>, others: Vec<ReportedContext>) {
     let mut sums: HashMap<RecordId, Aggregate> = contexts.drain(..).collect();
     for (id, aggregate) in others {
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_report_add_up_to_the_report() {
+    fn the_parts_of_a_report_add_up_and_at_most_max_reported_contexts_are_stored() {
         let counts = &[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)];
         let of_version: HashMap<_, _> = contexts(counts).into_iter().collect();
         let mut whole = MinuteSums::default();
@@ -315,6 +314,11 @@ mod tests {
         assert_eq!(instance.contexts, contexts(&counts[..3]));
         assert_eq!(instance.version.as_deref(), Some("1"));
         assert_eq!(whole.versions.get("1"), Some(&of_version));
+        let many: Vec<_> = (0..50).map(|name| (name, 100 - name)).collect();
+        let mut sums = MinuteSums::default();
+        sums.add(report(&many, usize::MAX));
+        let stored = &sums.instances.get("a").expect("it reported").contexts;
+        assert_eq!(*stored, contexts(&many[..MAX_REPORTED]));
         for count in 1..=5 {
             let (mut left, mut sums) = (report(counts, 3), MinuteSums::default());
             while !left.contexts.is_empty() {
@@ -358,14 +362,5 @@ mod tests {
         let last = report.minute + REPORTED_MINUTES.span() - 1;
         let is_retained = [first - 1, first, last, last + 1].map(|now| report.is_retained(now));
         assert_eq!(is_retained, [false, true, true, false]);
-    }
-
-    #[test]
-    fn at_most_max_reported_contexts_are_stored() {
-        let counts: Vec<_> = (0..50).map(|name| (name, 100 - name)).collect();
-        let mut sums = MinuteSums::default();
-        sums.add(report(&counts, usize::MAX));
-        let stored = &sums.instances.get("a").expect("it reported").contexts;
-        assert_eq!(*stored, contexts(&counts[..MAX_REPORTED]));
     }
 }

@@ -35,8 +35,8 @@ pub trait InOrder<T> {
 impl<T> InOrder<T> for [T] {
     fn order_by(&mut self, mut compare: impl FnMut(&T, &T) -> Ordering) {
         let compare = &mut |a: usize, b: usize| compare(&self[a], &self[b]);
-        let mut places = places(self.len(), self.len(), compare);
-        arrange(self, &mut places);
+        let mut indices = sorted_indices(self.len(), self.len(), compare);
+        arrange(self, &mut indices);
     }
 }
 
@@ -47,34 +47,34 @@ pub fn keep_first<T>(
     mut compare: impl FnMut(&T, &T) -> Ordering,
 ) {
     let compare = &mut |a: usize, b: usize| compare(&values[a], &values[b]);
-    let mut places = places(values.len(), count, compare);
-    arrange(values, &mut places);
+    let mut indices = sorted_indices(values.len(), count, compare);
+    arrange(values, &mut indices);
     values.truncate(count);
 }
 
 /// The indices of the values. The first `count` are in the order of their values.
-fn places(
+fn sorted_indices(
     len: usize,
     count: usize,
     compare: &mut dyn FnMut(usize, usize) -> Ordering,
 ) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..len).collect();
+    let mut indices: Vec<usize> = (0..len).collect();
     // Equal values keep their order, by their indices.
     let mut order = |a: &usize, b: &usize| compare(*a, *b).then(a.cmp(b));
     if count < len {
-        places.select_nth_unstable_by(count, &mut order);
+        indices.select_nth_unstable_by(count, &mut order);
     }
-    places[..count.min(len)].sort_unstable_by(order);
-    places
+    indices[..count.min(len)].sort_unstable_by(order);
+    indices
 }
 
-/// Moves each value to the place at which its index is listed.
-fn arrange<T>(values: &mut [T], places: &mut [usize]) {
-    for start in 0..places.len() {
+/// Moves each value to the position at which its index is listed.
+fn arrange<T>(values: &mut [T], indices: &mut [usize]) {
+    for start in 0..indices.len() {
         let mut at = start;
         loop {
-            // A place with its own index is done.
-            let from = std::mem::replace(&mut places[at], at);
+            // A position with its own index is done.
+            let from = std::mem::replace(&mut indices[at], at);
             if from == start {
                 break;
             }
@@ -87,28 +87,22 @@ fn arrange<T>(values: &mut [T], places: &mut [usize]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    #[test]
-    fn values_are_sorted_as_the_standard_library_sorts_them() {
-        let mut state = 88_172_645_463_325_252_u64;
-        for len in (0..70).chain([1_000]) {
-            let mut values: Vec<(u64, usize)> = Vec::new();
-            for place in 0..len {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                values.push((state % 17, place));
-            }
+    proptest! {
+        #[test]
+        fn values_are_sorted_as_the_standard_library_sorts_them(values in proptest::collection::vec(0..17u8, 0..200)) {
+            let mut values: Vec<(u8, usize)> = values.into_iter().zip(0..).collect();
             let mut sorted = values.clone();
             sorted.sort_by_key(|(value, _)| *value);
             let mut kept = values.clone();
             keep_first(&mut kept, 5, |a, b| a.0.cmp(&b.0));
-            assert_eq!(kept, sorted[..sorted.len().min(5)]);
+            prop_assert_eq!(&kept[..], &sorted[..sorted.len().min(5)]);
             values.order_by_key(|(value, _)| *value);
-            assert_eq!(values, sorted);
+            prop_assert_eq!(&values, &sorted);
             values.reverse();
             values.order();
-            assert_eq!(values, sorted);
+            prop_assert_eq!(values, sorted);
         }
     }
 }

@@ -64,7 +64,7 @@ impl Outcome {
 /// The number of samples by outcome, and the number of errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts {
-    /// The number of samples of each outcome, by its number.
+    /// The number of samples of each outcome, by the outcome's number.
     pub counts: [u64; OUTCOMES],
     /// The number of errors: by default, samples with [`Outcome::is_error`], or with a gRPC status that is not OK.
     /// `count_as_error` may replace this rule.
@@ -74,9 +74,9 @@ pub struct OutcomeCounts {
 impl OutcomeCounts {
     /// Adds a sample.
     #[inline]
-    pub fn record(&mut self, outcome: Outcome, error: bool) {
+    pub fn record(&mut self, outcome: Outcome, is_error: bool) {
         self.counts[outcome as usize] += 1;
-        self.errors += u64::from(error);
+        self.errors += u64::from(is_error);
     }
 
     /// Merges `other`.
@@ -111,12 +111,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_names_and_order_agree() {
-        for (number, outcome) in Outcome::ALL.into_iter().enumerate() {
-            assert_eq!(outcome as usize, number, "{}", outcome.as_str());
-        }
-        assert_eq!(Outcome::from_status(204).as_str(), "2xx");
-        assert_eq!(Outcome::from_status(999), Outcome::ServerError);
+    fn a_status_has_the_outcome_of_its_class() {
+        let outcomes = [101, 204, 304, 404, 503, 999].map(Outcome::from_status);
+        let names = outcomes.map(Outcome::as_str);
+        assert_eq!(names, ["1xx", "2xx", "3xx", "4xx", "5xx", "5xx"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The hour-of-week profile of a context: its usual requests, errors and times in each hour of the week. The profile is
-//! built from the records of hours that have ended, and outlives these records. Each further week multiplies the weight
-//! of the weeks before by 3/4.
+//! The hour-of-week profile of a context: its usual requests, errors and durations in each hour of the week. The
+//! profile is built from the records of hours that have ended, and outlives these records. Each further whole week
+//! multiplies the weight of the weeks before by 3/4.
 //!
 //! Hours are in UTC, which has no daylight saving time, so each week has 168 of them.
 
@@ -12,7 +12,7 @@ use super::slice::{HOUR, hour_of};
 /// The hours of a week.
 pub const WEEK_HOURS: usize = 168;
 
-/// The share of an hour's weight that the same hour of the next week replaces.
+/// The share of an hour's sums that is dropped when another week is added.
 const DECAY: f64 = 0.25;
 
 /// The hours from the Unix epoch to the first Monday, 1970-01-05.
@@ -30,11 +30,11 @@ pub struct Profile {
     hours: Box<[ProfileHour; WEEK_HOURS]>,
 }
 
-/// An hour of the week. All fields but `weeks` are sums over the weeks. Before a further week is added, the sum is
+/// An hour of the week. All fields but `weeks` are sums over the weeks. Before a whole hour is added, each sum is
 /// multiplied by 3/4.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProfileHour {
-    /// The number of weeks in which the hour was recorded, wholly or in part; 255 for more.
+    /// The number of weeks in which the hour was recorded, wholly or in part; at most 255.
     pub weeks: u8,
     /// The weighted number of weeks: an hour that was recorded in part counts as that part. At most 4.
     pub weight: f64,
@@ -42,9 +42,9 @@ pub struct ProfileHour {
     pub requests: f64,
     /// The number of errors.
     pub errors: f64,
-    /// The sum of the access times, in seconds.
+    /// The sum of the durations, in seconds.
     pub seconds: f64,
-    /// The sum of each week's 95th percentile times its requests, in seconds.
+    /// The sum over the weeks of 95th percentile × requests, in seconds.
     pub tail_seconds: f64,
 }
 
@@ -67,13 +67,13 @@ impl Profile {
         &*self.hours
     }
 
-    /// Applies an hour with requests, and the hours before it, in which there were none. `recorded` includes the hour.
-    /// Returns `false` if the hour was applied before.
+    /// Applies an hour with requests, and the hours without requests before it. `recorded` must reach past it. Returns
+    /// `false` if the hour was applied before.
     pub fn apply(&mut self, hour: i64, samples: &Aggregate, recorded: &RecordedHours) -> bool {
         if self.until > hour {
             return false;
         }
-        self.pass(hour, recorded);
+        self.apply_idle(hour, recorded);
         // An hour with requests was recorded at least in part, even if `recorded` has no minutes of it.
         let minutes = recorded.minutes(hour).max(1);
         self.hours[hour_of_week(hour)].add(part_of(minutes), Some(samples));
@@ -81,13 +81,13 @@ impl Profile {
         true
     }
 
-    /// Allows the hours from this one on to be applied again. Only a clock that was ahead can have applied them.
-    pub fn take_back(&mut self, hour: i64) {
+    /// Allows the hours from this one on to be applied again. They were applied because a clock was ahead.
+    pub fn reopen_from(&mut self, hour: i64) {
         self.until = self.until.min(hour);
     }
 
     /// Applies the hours before `end` in which the context had no request. Hours that were not recorded change nothing.
-    pub fn pass(&mut self, end: i64, recorded: &RecordedHours) {
+    pub fn apply_idle(&mut self, end: i64, recorded: &RecordedHours) {
         let mut hour = self.until.max(recorded.since());
         while hour < end.min(recorded.until()) {
             let minutes = recorded.minutes(hour);
@@ -134,18 +134,18 @@ impl ProfileHour {
         (self.weight > 0.0).then(|| self.errors / self.weight)
     }
 
-    /// The mean access time in seconds; `None` without requests.
+    /// The mean duration in seconds; `None` without requests.
     pub fn mean(&self) -> Option<f64> {
         (self.requests > 0.0).then(|| self.seconds / self.requests)
     }
 
-    /// The 95th percentile in seconds, as the mean over the weeks, weighted by requests; `None` without requests.
+    /// The mean over the weeks of the 95th percentile, in seconds, weighted by requests; `None` without requests.
     pub fn tail(&self) -> Option<f64> {
         (self.requests > 0.0).then(|| self.tail_seconds / self.requests)
     }
 }
 
-/// The 95th percentile of the access times, in seconds.
+/// The 95th percentile of the durations, in seconds.
 fn tail(samples: &Aggregate) -> Option<f64> {
     let bound = |nanos: u64| Some(nanos as f64 / 1e9);
     let (min, max) = (bound(samples.times.min), bound(samples.times.max));
@@ -210,7 +210,8 @@ impl Packed for ProfileHour {
     }
 }
 
-/// The bits of a single-precision float that are not packed: 16 bits of its mantissa are left, for an error below 1e-5.
+/// The number of bits of a single-precision float that are not packed. Its mantissa keeps 16 bits: the error is below
+/// 1e-5.
 const DROPPED_BITS: u32 = 7;
 
 /// Writes a number that is not negative as three bytes.
@@ -229,5 +230,4 @@ fn read_float(from: &mut Reader<'_>) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

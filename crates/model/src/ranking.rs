@@ -1,5 +1,5 @@
-//! Rankings within a moving window of time: the additions that an instance collects. The recipe is *ranking within a
-//! moving time window*.
+//! Rankings within a moving window of time: the additions that an instance collects. The book's recipe is *ranking
+//! within a moving time window*.
 
 mod section;
 pub mod specs;
@@ -16,11 +16,13 @@ use super::sorted::{Map, Set};
 
 /// The most slices that can be configured for the window of a ranking.
 pub const MAX_RANKING_SLICES: u32 = 1_500;
-/// A ranking may have at least this many ids beyond its maximum before it is limited.
+
+/// A ranking is limited only if it exceeds its maximum by this many ids or more.
 const ROOM_AT_LEAST: usize = 1_000;
 
-/// The fewest ids of a ranking for which each shard of the recorder has room.
+/// A shard of the recorder has room for at least this many ids of a ranking.
 pub const MIN_SHARD_IDS: usize = 16;
+
 /// The configuration of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RankingSpec {
@@ -107,11 +109,11 @@ pub struct IdDelta {
 /// Additions to a ranking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankingDelta {
-    /// The configuration of the instance, or one that covers those of several instances.
+    /// The configuration of the instance, or one that covers the configurations of several instances.
     pub spec: RankingSpec,
     /// The additions by id.
     pub ids: Map<Arc<str>, IdDelta>,
-    /// The sum of additions to ids for which there was no room.
+    /// The sum of the additions that were dropped to make room.
     pub dropped: u64,
 }
 
@@ -167,8 +169,8 @@ impl RankingDelta {
         }
     }
 
-    /// Drops the smallest additions of the oldest slices until there are at most `max_ids` ids, and counts them as
-    /// dropped. Removals stay as long as there are other ids to drop.
+    /// Drops the smallest additions of the oldest slices until there are at most `max_ids` ids, and counts these
+    /// additions as dropped. Removals stay as long as there are other ids to drop.
     pub fn limit(&mut self) {
         self.limit_to(self.spec.max_ids as usize);
     }
@@ -223,11 +225,6 @@ mod tests {
 
     const SPEC: RankingSpec = spec(60, 3, 4);
 
-    fn sums(delta: &RankingDelta) -> Vec<(&str, i64)> {
-        let ids = delta.ids.iter();
-        ids.map(|(id, delta)| (&**id, sum_of(delta))).collect()
-    }
-
     #[test]
     fn the_smallest_ids_of_the_oldest_slice_are_dropped() {
         let mut delta = RankingDelta::new(SPEC);
@@ -242,7 +239,8 @@ mod tests {
         }
         delta.remove(&"f".into());
         delta.limit();
-        assert_eq!(sums(&delta), [("a", 9), ("b", 2), ("e", 1), ("f", 0)]);
+        let sums = delta.ids.iter().map(|(id, delta)| (&**id, sum_of(delta)));
+        assert!(sums.eq([("a", 9), ("b", 2), ("e", 1), ("f", 0)]));
         assert_eq!(delta.dropped, 55);
     }
 
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_comes_back_from_its_bytes() {
+    fn a_state_is_read_back_from_its_bytes() {
         let mut state = RankingState::new(SPEC);
         assert_eq!(unpack(&pack(&state)), Some(state.clone()));
         state.slices.extend([-60, 0, 120]);
@@ -271,13 +269,7 @@ mod tests {
         assert_eq!(packed, [60, 3, 4, 3, 119, 0, 240, 1]);
         assert_eq!(unpack(&packed), Some(state.clone()));
         assert!(state.expired(239).eq([-60, 0]));
-        for bytes in [
-            &b""[..],
-            &[60, 3],
-            &[0, 3, 4, 0],
-            &[60, 0, 4, 0],
-            &packed[..7],
-        ] {
+        for bytes in [&b""[..], &[0, 3, 4, 0], &[60, 0, 4, 0], &packed[..7]] {
             assert_eq!(unpack::<RankingState>(bytes), None, "{bytes:?}");
         }
     }

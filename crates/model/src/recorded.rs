@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// The start and the end of a span of time, in Unix seconds. The end is not a part of the span.
+/// The start and the end of a gap, in Unix seconds. The end is not a part of the gap.
 pub type Gap = (i64, i64);
 
 /// The time that a store has recorded: since a moment, without the gaps in which no instance was running.
@@ -38,7 +38,7 @@ impl RecordedTime {
 
     /// The same time, extended to begin at `since` if that is earlier.
     #[must_use]
-    pub fn from(&self, since: i64) -> Self {
+    pub fn extended_to(&self, since: i64) -> Self {
         Self {
             since: since.min(self.since),
             gaps: self.gaps.clone(),
@@ -56,7 +56,7 @@ impl RecordedTime {
         self.seconds(from, to) > 0
     }
 
-    /// The gaps between two moments, in order. The time before the start is no gap.
+    /// The gaps between two moments, in order. The time before the start is not a gap.
     pub fn gaps(&self, from: i64, to: i64) -> impl Iterator<Item = Gap> {
         let from = from.max(self.since);
         let first = self.gaps.partition_point(|(_, end)| *end <= from);
@@ -74,53 +74,38 @@ pub fn length(gaps: impl Iterator<Item = Gap>) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     #[test]
-    fn recorded_time_has_a_beginning_and_gaps() {
+    fn recorded_time_has_a_beginning_and_gaps_in_order() {
         let recorded = RecordedTime::new(100, [(300, 360), (200, 220)]);
         assert!(!recorded.has_any(200, 220) && recorded.has_any(199, 220));
         let gaps: Vec<_> = recorded.gaps(90, 310).collect();
         assert_eq!(gaps, [(200, 220), (300, 310)]);
         assert_eq!(length(gaps.into_iter()), 30);
         assert_eq!(RecordedTime::new(i64::MIN, []).seconds(-7, 7), 14);
-    }
-
-    #[test]
-    fn gaps_are_brought_into_order() {
         let recorded = RecordedTime::new(0, [(50, 60), (10, 20), (20, 30), (15, 18), (70, 70)]);
         assert!(recorded.gaps(0, 100).eq([(10, 30), (50, 60)]));
-    }
-
-    #[test]
-    fn a_gap_around_the_beginning_begins_with_it() {
+        // A gap around the beginning begins with the recorded time.
         let recorded = RecordedTime::new(100, [(40, 60), (90, 120)]);
         assert!(recorded.gaps(0, 130).eq([(100, 120)]));
         assert_eq!(recorded.seconds(0, 130), 10);
-        // Another process has recorded before.
-        let earlier = recorded.from(30);
+        let earlier = recorded.extended_to(30);
         assert_eq!(earlier.seconds(0, 130), 130 - 30 - 20 - 30);
-        assert_eq!(recorded.from(200), recorded);
+        assert_eq!(recorded.extended_to(200), recorded);
     }
 
-    #[test]
-    fn recorded_seconds_equal_a_count_second_by_second() {
-        let seed = fastrand::u64(..);
-        let mut random = fastrand::Rng::with_seed(seed);
-        for _ in 0..300 {
-            let since = random.i64(-20..60);
-            let gaps = (0..random.usize(0..8)).map(|_| {
-                let from = random.i64(-30..130);
-                (from, from + random.i64(0..20))
-            });
-            let gaps: Vec<_> = gaps.collect();
+    proptest! {
+        #[test]
+        fn recorded_seconds_equal_a_count_second_by_second(since in -20..60i64, mut gaps in vec((-30..130i64, 0..20i64), 0..8), from in -40..140i64, to in -40..140i64) {
+            gaps.iter_mut().for_each(|gap| gap.1 += gap.0);
             let recorded = RecordedTime::new(since, gaps.clone());
-            let is_recorded = |second: i64| {
-                second >= since && !gaps.iter().any(|(from, to)| (*from..*to).contains(&second))
+            let is_recorded = |second: &i64| {
+                *second >= since && !gaps.iter().any(|(from, to)| (*from..*to).contains(second))
             };
-            let (from, to) = (random.i64(-40..140), random.i64(-40..140));
-            let expected = (from..to).filter(|second| is_recorded(*second)).count() as i64;
-            let found = recorded.seconds(from, to);
-            assert_eq!(found, expected, "seed {seed}: {from}..{to}, {recorded:?}");
+            let expected = (from..to).filter(is_recorded).count() as i64;
+            prop_assert_eq!(recorded.seconds(from, to), expected);
         }
     }
 }

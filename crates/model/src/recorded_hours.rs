@@ -9,7 +9,7 @@ use super::slice::{HOUR, hour_of};
 /// The minutes of an hour.
 pub const MINUTES: u8 = 60;
 
-/// The number of hours that are kept, ten weeks: as long as a profile lives without being written.
+/// The number of hours that are kept, ten weeks: the longest time that a profile lives without being written.
 pub const HOURS_KNOWN: usize = 10 * 7 * 24;
 
 /// How much of each of the last hours was recorded.
@@ -74,7 +74,7 @@ impl RecordedHours {
         }
     }
 
-    /// Removes the hours from `end` on. Only a clock that was ahead can have added them.
+    /// Removes the hours from `end` on, which were added because a clock was ahead.
     pub fn take_back(&mut self, end: i64) {
         while self.until > end && self.minutes.pop_back().is_some() {
             self.until -= HOUR;
@@ -119,11 +119,10 @@ mod tests {
     const START: i64 = 470_000 * HOUR;
 
     #[test]
-    fn hours_between_were_not_recorded() {
+    fn hours_between_pushed_hours_were_not_recorded() {
         let mut hours = RecordedHours::beginning_at(START);
         hours.push(START, 60);
         hours.push(START + 3 * HOUR, 30);
-        // The hour is known already.
         hours.push(START, 7);
         let minutes: Vec<_> = (-2..6).map(|at| hours.minutes(START + at * HOUR)).collect();
         assert_eq!(minutes, [0, 0, 60, 0, 0, 30, 0, 0]);
@@ -160,7 +159,7 @@ mod tests {
         }
 
         #[test]
-        fn hostile_bytes_are_bounded(bytes in vec(any::<u8>(), 0..40)) {
+        fn arbitrary_bytes_are_refused_or_give_a_bounded_number_of_hours(bytes in vec(any::<u8>(), 0..40)) {
             if let Some(mut hours) = unpack::<RecordedHours>(&bytes) {
                 prop_assert!(hours.minutes.len() <= HOURS_KNOWN);
                 let until = hours.until();

@@ -1,4 +1,4 @@
-//! Records: merged samples of each context in each slice of a tier, and the records that a folder adds to.
+//! Records: merged samples of each context in each slice of a tier, and the records that a folder remembers.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ impl Default for Record {
     }
 }
 
-/// The records by tier, slice and context that a folder remembers.
+/// The records that a folder remembers, by tier, slice and context.
 #[derive(Debug, Default)]
 pub struct Records {
     slices: Map<TierSlice, HashMap<RecordId, Record>>,
@@ -177,7 +177,8 @@ mod tests {
     use super::*;
     use crate::histogram::SCALE;
     use crate::pack;
-    use crate::tests::{history, http, late_run, requests, timer};
+    use crate::tally::MAX_CODES;
+    use crate::tests::{history, http, lone_run, requests, timer};
     use crate::tier::{DAY, TIERS};
     use crate::timer_sums::MAX_TIMERS;
 
@@ -193,7 +194,6 @@ mod tests {
         pack::unpack(&pack::pack(&(end, Vec::<i64>::new()))).expect("it is a state")
     }
 
-    /// The records of a context in some slices of a tier, oldest first.
     fn records_in(
         records: &Records,
         seconds: u32,
@@ -206,18 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_a_limited_number_of_separate_timers() {
+    fn a_record_has_a_limited_number_of_separate_timers_and_codes() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
         let key = ((60, 60), http("GET /"));
         for number in 0..40 {
             let mut added = one();
-            added.timers.add(timer(number), &late_run(7));
+            added.timers.add(timer(number), &lone_run(7));
+            added.codes.add(400 + number, 1);
             records.add(key, &added, &rolled);
         }
         let record = records.get(key).expect("it was added");
-        let timers = &record.sums.timers;
+        let (timers, codes) = (&record.sums.timers, &record.sums.codes);
         assert_eq!(timers.len(), MAX_TIMERS + 1);
         assert_eq!(timers.iter().map(|(_, sums)| sums.sum).sum::<u64>(), 40 * 7);
+        assert_eq!((codes.iter().len(), codes.total()), (MAX_CODES, 40));
     }
 
     /// Instances of all versions share the records, so their ids must agree.
@@ -244,7 +246,7 @@ mod tests {
         rolled.advance(10_000);
         let due: Vec<_> = rolled.due().collect();
         assert_eq!(due, [60, 120, 1_800]);
-        // An instance was interrupted while it rolled these slices up, so they are rolled up twice.
+        // These slices are rolled up twice, because an instance was interrupted while it rolled them up.
         records.roll_up(id, &due, tiers, &rolled);
         records.roll_up(id, &due, tiers, &rolled);
         rolled.finish();
@@ -265,14 +267,9 @@ mod tests {
         let (mut records, mut rolled) = (Records::default(), RolledUp::default());
         let id = http("GET /");
         rolled.advance(3_600);
-        for slice in [
-            (HALF_HOUR, 3_600),
-            (60, 3_540),
-            (60, 3_600),
-            (60, 3_660),
-            (60, 5_400),
-        ] {
-            records.add((slice, id), &one(), &rolled);
+        records.add(((HALF_HOUR, 3_600), id), &one(), &rolled);
+        for minute in [3_540, 3_600, 3_660, 5_400] {
+            records.add(((60, minute), id), &one(), &rolled);
         }
         let half_hours = || records_in(&records, HALF_HOUR, 0..10_000, id);
         let minutes = || records_in(&records, 60, 0..10_000, id);
@@ -298,8 +295,7 @@ mod tests {
             [HALF_HOUR, 60].map(|width| records_in(&records, width, 3_600..7_200, id));
         let part = combine(3_600, TIERS[1], wide, fine);
         let counts: Vec<_> = part.iter().map(|part| part.sums.times.count).collect();
-        // The record at 3,600 has two samples, and counts as including the slice at 3,600. The slices at 3,660 and
-        // 5,400 are pending.
+        // The two samples of the record at 3,600 are those of its slice. The slices at 3,660 and 5,400 are pending.
         assert_eq!((rolled.until(), counts), (3_660, vec![4]));
     }
 

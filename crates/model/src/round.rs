@@ -1,5 +1,5 @@
-//! The additions of one round: of several entries of the journal, or of one batch if there is no journal. The additions
-//! are merged, and skewed samples are removed.
+//! The additions of one round, from several entries of the journal. The additions are merged, and skewed samples are
+//! removed.
 
 use super::sorted::Map;
 use crate::order::InOrder;
@@ -56,7 +56,6 @@ pub struct Round {
     pub ranking_specs: Map<Arc<str>, CarriedSpecs>,
     /// The sums of the minute reports, by minute.
     pub reports: Map<i64, MinuteSums>,
-    /// The marks, by id.
     marks: Map<Arc<str>, Mark>,
     /// The samples that were late when they were flushed. They belong to the partition of [`ALL`](super::context::ALL).
     pub late: u64,
@@ -76,7 +75,6 @@ pub struct Group {
     names: Map<usize, Names>,
 }
 
-/// The names of a partition.
 #[derive(Debug, Default)]
 struct Names {
     contexts: Vec<ContextId>,
@@ -116,7 +114,6 @@ impl Round {
                 Some(Item::Context(id, delta)) => group.add_context(id, delta, appended_at),
                 Some(Item::Counter(name, series)) => group.add_counter(name, series, appended_at),
                 Some(Item::Ranking(name, delta)) => self.add_ranking(name, delta, appended_at),
-                // Reports whose minute is no longer retained, or in the future, are dropped.
                 Some(Item::Report(report)) if report.is_retained(appended_at) => {
                     let minute = report.minute;
                     let sums = self.reports.or_insert_with(minute, MinuteSums::default);
@@ -215,7 +212,7 @@ impl Group {
         match self.contexts.get_mut(&context) {
             Some(mine) => {
                 mine.skewed = mine.skewed.saturating_add(skewed);
-                // No hour is dropped here, as the store decides which hours are late.
+                // No hour is dropped here, because the store decides which hours are late.
                 mine.delta.merge(delta, &self.precisions, usize::MAX);
             }
             None => {
@@ -242,8 +239,8 @@ impl Group {
     }
 }
 
-/// The records to which a context's delta is added, if they are retained at `now`: those of the finest tier, and those
-/// of the coarser tiers if the slice is already rolled up.
+/// The records to which a context's delta is added, if they are retained at `now`. Slices that are already rolled up
+/// are also added to the coarser tiers.
 pub fn records<'a>(
     delta: &'a ContextDelta,
     tiers: Tiers,

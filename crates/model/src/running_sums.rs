@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::aggregate::Aggregate;
 use super::pack;
 use super::records::{Record, RecordId};
-use super::tally::MAX_WINDOW_KINDS;
+use super::tally::MAX_WINDOW_KEYS;
 use super::tier::Revision;
 
 /// The packed sums of a context; `None` if it has none.
@@ -17,8 +17,8 @@ const PER_CONTEXT: usize = 64;
 /// The bytes of a slice in the list of a group's slices.
 const PER_SLICE: usize = 40;
 
-/// The sums of each context over some slices. As a window moves on, slices are added and removed, one group of contexts
-/// after the other. The sums are held packed, in a fifth of the memory.
+/// The sums of each context over some slices. While a window moves on, slices are added and removed, one group of
+/// contexts after the other. The sums are packed, because they then take a fifth of the memory.
 #[derive(Debug, Default)]
 pub struct RunningSums {
     /// The slices of each group.
@@ -58,7 +58,7 @@ impl RunningSums {
         if let Some(sums) = &mut sums {
             removed.for_each(|record| sums.subtract(&record.sums));
         }
-        // If no request is left, the sums can only have late timers and kinds, or measures of missing requests.
+        // Sums without requests may have timers and failures of earlier requests, or missing requests.
         let is_empty = |sums: &Aggregate| {
             sums.timers.is_empty() && sums.kinds.is_empty() && sums.measures.is_empty()
         };
@@ -67,8 +67,8 @@ impl RunningSums {
         if !added.is_empty() {
             let sums = sums.get_or_insert_default();
             sums.merge_all(&added);
-            sums.codes.limit(MAX_WINDOW_KINDS);
-            sums.kinds.limit(MAX_WINDOW_KINDS);
+            sums.codes.limit(MAX_WINDOW_KEYS);
+            sums.kinds.limit(MAX_WINDOW_KEYS);
         }
         (id, sums.map(|sums| pack::aggregate(&sums).into()))
     }
@@ -94,7 +94,7 @@ impl RunningSums {
         self.is_reduced |= is_reduced && !slices.is_empty();
         for (start, revision) in added {
             let before = slices.insert(start, revision);
-            debug_assert_eq!(before, None, "the slice is in it");
+            debug_assert_eq!(before, None, "slices must be new");
         }
         for (id, sums) in sums {
             self.bytes += sums.as_ref().map_or(0, |sums| sums.len() + PER_CONTEXT);
@@ -114,8 +114,8 @@ impl RunningSums {
         *self = Self::default();
     }
 
-    /// Whether the smallest and the largest access times are exact. When a slice is removed, its smallest and largest
-    /// times stay in the sums, so the bounds may be too wide.
+    /// Whether the smallest and the largest duration are exact. When a slice is removed, its smallest and largest
+    /// duration stay in the sums, so the bounds may be too wide.
     pub fn has_exact_bounds(&self) -> bool {
         !self.is_reduced
     }
@@ -136,8 +136,7 @@ impl RunningSums {
 mod tests {
     use super::*;
     use crate::slices::Merge;
-    use crate::tests::{http, late_run, record_of, requests, timer};
-    use crate::timer_sums::TimerSums;
+    use crate::tests::{http, lone_run, record_of, requests, timer, timer_sums};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
@@ -147,12 +146,7 @@ mod tests {
         for nanos in nanos {
             sums.merge(&requests(1, *nanos));
             sums.outcomes.counts[*nanos as usize % 10] += 1;
-            let timed = TimerSums {
-                count: 2,
-                requests: 1,
-                sum: nanos / 2,
-                covered: nanos / 3,
-            };
+            let timed = timer_sums(2, 1, nanos / 2, nanos / 3);
             sums.timers.add(timer(nanos % 3), &timed);
             sums.timers.covered += nanos / 3;
             sums.codes.add(200 + *nanos as u16 % 5, 1);
@@ -163,7 +157,7 @@ mod tests {
 
     type SliceOf<'a> = Option<(i64, &'a [(RecordId, Record)])>;
 
-    /// Removes a slice and adds another one, of two groups of contexts one after the other.
+    /// Removes a slice and adds another one, in each of two groups of contexts.
     fn change(running: &mut RunningSums, removed: SliceOf<'_>, added: SliceOf<'_>) {
         let [taken, given] = [removed, added].map(|slice| slice.map_or(&[][..], |of| of.1));
         let ids: BTreeSet<RecordId> = taken.iter().chain(given).map(|(id, _)| *id).collect();
@@ -202,9 +196,9 @@ mod tests {
     #[test]
     fn timers_whose_requests_have_left_stay_until_they_leave() {
         let (id, timer) = (http("GET /"), timer("db"));
-        let mut late = Record::default();
-        late.sums.timers.add(timer, &late_run(7));
-        let (first, second) = ([(id, record(&[1_000]))], [(id, late)]);
+        let mut lone = Record::default();
+        lone.sums.timers.add(timer, &lone_run(7));
+        let (first, second) = ([(id, record(&[1_000]))], [(id, lone)]);
         let mut running = RunningSums::default();
         change(&mut running, None, Some((0, &first)));
         change(&mut running, None, Some((60, &second)));
@@ -230,7 +224,6 @@ mod tests {
             }).collect();
             let mut running = RunningSums::default();
             for (at, records) in slices.iter().enumerate() {
-                // The window moves on in one step, or in two.
                 let leaving = at.checked_sub(width).map(|at| (at as i64, &slices[at][..]));
                 let entering = Some((at as i64, &records[..]));
                 if at % 2 == 0 {

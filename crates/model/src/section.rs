@@ -1,4 +1,4 @@
-//! A section of a batch: the data of a feature, besides the contexts. Each feature has its section in its own file;
+//! A section of a batch: the data of one feature, other than contexts. Each feature has its section in its own file;
 //! [`Batch::sections`](super::batch::Batch::sections) lists them.
 
 use super::pack::Writer;
@@ -31,7 +31,7 @@ pub struct EntryHead {
 
 /// The room that is left in a call of a flush. An empty call has room for any first item.
 pub(crate) struct Room {
-    /// The approximate number of a store's commands that are left.
+    /// The cost that is left, as an approximate number of a store's commands.
     pub cost: usize,
     /// The bytes of records and reports that are left.
     pub bytes: usize,

@@ -237,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn hours_survive_their_iso_form_and_sort_like_it(a in 0i64..70_000_000, b in 0i64..70_000_000) {
+        fn hours_are_read_back_from_their_iso_form_and_sort_like_it(a in 0i64..70_000_000, b in 0i64..70_000_000) {
             let (a, b) = (a * HOUR, b * HOUR);
             prop_assert_eq!(hour_from_iso(&iso_hour(a)), Some(a));
             prop_assert_eq!(a.cmp(&b), iso_hour(a).cmp(&iso_hour(b)));

@@ -76,7 +76,6 @@ impl<V: Merge> Slices<V> {
         self.0.iter_mut().map(|(slice, value)| (*slice, value))
     }
 
-    /// Returns the slices with their values, oldest first.
     pub(super) fn into_slices(self) -> impl Iterator<Item = (i64, V)> {
         self.0.into_iter()
     }
@@ -91,7 +90,7 @@ impl<V: Merge> Slices<V> {
         self.0.is_empty()
     }
 
-    /// Drops the slices that start after `latest`. Returns their values.
+    /// Returns the values of the dropped slices.
     pub(super) fn drop_after(&mut self, latest: i64) -> Vec<V> {
         let first = self.0.partition_point(|(slice, _)| *slice <= latest);
         self.0.drain(first..).map(|(_, value)| value).collect()
@@ -109,7 +108,6 @@ impl<V: Merge> Slices<V> {
         at.ok().map(|at| &mut self.0[at].1)
     }
 
-    /// Moves out up to `most` of the newest slices.
     pub(super) fn split_newest(&mut self, most: usize) -> Self {
         Self(self.0.split_off(self.0.len().saturating_sub(most)))
     }

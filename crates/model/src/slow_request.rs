@@ -1,6 +1,6 @@
-//! The slowest requests and the newest failed ones, one by one. The recipe *slowest pages* shows which page is slow; a
-//! slow request shows when, where, and under which trace id. As requests that fail are seldom slow, failed requests
-//! have a limit of their own.
+//! The slowest requests and the newest failed ones, one by one. The ranking of the slowest contexts shows which page is
+//! slow; a slow request shows when, where, and under which trace id. Failed requests are seldom slow, so they have a
+//! limit of their own.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -27,11 +27,11 @@ pub const SLOW_PER_SECOND: usize = 20;
 /// The most failed requests of a context that an instance sends in a second, in addition to slow ones.
 pub const FAILED_PER_SECOND: usize = 5;
 
-/// The requests with a trace id that a process holds per context for the Prometheus text: one for each bucket of
-/// durations, and one for errors.
+/// The most requests with a trace id that a process holds per context for Prometheus: one for each bucket of durations,
+/// and one for errors.
 pub const EXEMPLARS: usize = 19;
 
-/// The timers that are retained of a listed request: those that cover the most time.
+/// The most timers that are retained per listed request: those that cover the most time.
 pub const LISTED_TIMERS: usize = 8;
 
 /// The longest trace id, in bytes. A longer id is cut.
@@ -129,9 +129,7 @@ impl SlowRequest {
 /// The slowest requests of an hour and the newest failed ones. A request that is both is in the list once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowRequests {
-    /// The number of slowest requests that are retained.
     limit: usize,
-    /// The number of newest failed requests that are retained.
     failed_limit: usize,
     /// The requests, slowest first.
     requests: Vec<SlowRequest>,
@@ -163,31 +161,29 @@ impl SlowRequests {
         }
     }
 
-    /// Removes requests that are neither among the slowest nor among the newest failed ones.
     fn prune(&mut self) {
         if self.requests.len() <= self.limit {
             return;
         }
-        let failed = self.failed_places();
-        let mut place = 0;
+        let failed = self.failed_indices();
+        let mut index = 0;
         self.requests.retain(|_| {
-            let is_retained = place < self.limit || failed.contains(&place);
-            place += 1;
+            let is_retained = index < self.limit || failed.contains(&index);
+            index += 1;
             is_retained
         });
     }
 
-    /// The indices of the newest failed requests, newest first. Requests that ended at the same time are ordered by
-    /// duration, slowest first, as in the list.
-    fn failed_places(&self) -> Vec<usize> {
+    /// Newest first. Requests that ended at the same time stay in the order of the list.
+    fn failed_indices(&self) -> Vec<usize> {
         if self.failed_limit == 0 {
             return Vec::new();
         }
         let failed = self.requests.iter().enumerate();
         let mut failed: Vec<_> = failed.filter(|(_, request)| request.is_error).collect();
         failed.order_by_key(|(_, request)| Reverse(request.ended));
-        let places = failed.into_iter().map(|(place, _)| place);
-        places.take(self.failed_limit).collect()
+        let indices = failed.into_iter().map(|(index, _)| index);
+        indices.take(self.failed_limit).collect()
     }
 
     /// The slowest requests, slowest first.
@@ -197,8 +193,8 @@ impl SlowRequests {
 
     /// The newest failed requests, newest first. The slowest may be among them.
     pub fn failed(&self) -> impl ExactSizeIterator<Item = &SlowRequest> {
-        let places = self.failed_places().into_iter();
-        places.map(|place| &self.requests[place])
+        let indices = self.failed_indices().into_iter();
+        indices.map(|index| &self.requests[index])
     }
 
     /// All requests, slowest first. Failed ones may be fast.
@@ -233,7 +229,7 @@ impl SlowRequests {
         pack(&self.requests)
     }
 
-    /// Unpacks the list of a context of this kind; `None` if the bytes are not one.
+    /// Unpacks the list of a context of this kind; `None` if the bytes are no list.
     pub fn unpack(bytes: &[u8], kind: Kind) -> Option<Self> {
         Self::read(&mut Reader(bytes), kind)
     }
@@ -287,7 +283,7 @@ mod tests {
         }
     }
 
-    /// A request with a duration, an end, an instance, and whether it failed.
+    /// Duration, end, instance, and whether the request failed.
     type Drawn = (u64, i64, u8, bool);
 
     fn drawn((nanos, ended, instance, is_error): Drawn) -> SlowRequest {
@@ -307,7 +303,7 @@ mod tests {
             kind in prop::sample::select(vec![Kind::Http, Kind::All]),
         ) {
             let all: Vec<_> = all.into_iter().map(drawn).collect();
-            // Each request goes to a list, and each list is merged with the last one or into it.
+            // Each list is merged into the lists before it, or they into it.
             let mut lists = vec![SlowRequests::of(kind); 6];
             for (request, (at, _)) in all.iter().zip(&groups) {
                 lists[*at].add(request.clone());

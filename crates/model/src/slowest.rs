@@ -1,4 +1,4 @@
-//! The ranking of the slowest 100 contexts, as in the recipe.
+//! The ranking of the slowest 100 contexts, as in the recipe *access times*.
 
 use crate::order::InOrder;
 
@@ -14,7 +14,7 @@ pub const ACCESS_TIME: &str = "AccessTime";
 pub struct RankedContext {
     /// The name of the context.
     pub context: String,
-    /// The mean access time, in seconds.
+    /// The mean duration, in seconds.
     pub mean: f64,
 }
 
@@ -28,7 +28,7 @@ impl RankedContext {
     }
 }
 
-/// Sorts contexts by mean, slowest first, and contexts of the same mean by name, as `ZREVRANGE` would.
+/// Sorts contexts by mean, slowest first, then by name, last name first, as `ZREVRANGE` would.
 pub fn sort(ranking: &mut [RankedContext]) {
     ranking.order_by(|a, b| {
         let by_mean = b.mean.total_cmp(&a.mean);

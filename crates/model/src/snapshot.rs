@@ -15,9 +15,9 @@ use crate::order::InOrder;
 pub struct HourSnapshot {
     /// The start of the hour, in Unix seconds.
     pub start: i64,
-    /// The access times, in seconds.
+    /// The statistics of the durations, in seconds.
     pub times: AccessTimeStats,
-    /// The histogram of the access times, and the counts by outcome.
+    /// The histogram of the durations, and the counts by outcome.
     pub aggregate: Aggregate,
 }
 
@@ -26,7 +26,7 @@ pub struct HourSnapshot {
 pub struct ContextSnapshot {
     /// The name of the context.
     pub context: String,
-    /// Whether the context stands for HTTP requests, other code or the sum of all HTTP contexts.
+    /// The kind of the context.
     pub kind: Kind,
     /// The current hour, if the context has samples in it.
     pub hour: Option<HourSnapshot>,
@@ -63,7 +63,7 @@ impl Problem {
 pub struct FleetSnapshot {
     /// The time of the snapshot, in Unix seconds.
     pub taken_at: i64,
-    /// The number of contexts that this crate has recorded, without `<all>`.
+    /// The number of recorded contexts, without `<all>`.
     pub contexts: usize,
     /// The number of timers among the contexts.
     pub timers: usize,
@@ -98,7 +98,7 @@ pub struct AliveInstance {
     pub paths: Vec<PathInFlight>,
 }
 
-/// The paths with requests in flight that a heartbeat names: those that hang, then those with the most requests.
+/// The most paths with requests in flight that a heartbeat names: those that hang, then those with the most requests.
 pub const MAX_PATHS_IN_FLIGHT: usize = 16;
 
 packed! {
@@ -117,8 +117,8 @@ packed! {
 }
 
 impl AliveInstance {
-    /// Merges instances of the same name, and sorts them. The result has the data of the last heartbeat, and the sum of
-    /// the requests in flight.
+    /// Merges instances of the same name, and sorts them. The last heartbeat counts. Requests and paths in flight are
+    /// added, and a missing version or reason is filled in.
     pub fn by_name(mut instances: Vec<Self>) -> Vec<Self> {
         instances.order_by_key(|alive| (alive.instance.clone(), Reverse(alive.last_seen)));
         // The removed instance has the earlier heartbeat.

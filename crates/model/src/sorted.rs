@@ -7,12 +7,12 @@ use super::pack::{Packed, Reader, Writer, packed};
 
 /// The value of a key in a sorted list. A missing key is inserted with a default value.
 pub fn entry<K: Ord, V>(list: &mut Vec<(K, V)>, key: K, default: impl FnOnce() -> V) -> &mut V {
-    let place = list.binary_search_by(|(other, _)| other.cmp(&key));
-    let place = place.unwrap_or_else(|place| {
-        list.insert(place, (key, default()));
-        place
+    let index = list.binary_search_by(|(other, _)| other.cmp(&key));
+    let index = index.unwrap_or_else(|index| {
+        list.insert(index, (key, default()));
+        index
     });
-    &mut list[place].1
+    &mut list[index].1
 }
 
 /// The most entries of one list in a map. An insertion moves all later entries of the list.
@@ -37,39 +37,39 @@ impl<K: Ord, V: PartialEq> PartialEq for Map<K, V> {
 impl<K: Ord, V: Eq> Eq for Map<K, V> {}
 
 impl<K: Ord, V> Map<K, V> {
-    /// The list of a key and the key's place in that list. For a missing key, the error is where to insert it.
-    fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<(usize, usize), (usize, usize)>
+    /// The index of a key's list, and the key's index in that list. For a missing key, the error is where to insert it.
+    fn find<Q: Ord + ?Sized>(&self, key: &Q) -> Result<(usize, usize), (usize, usize)>
     where
         K: Borrow<Q>,
     {
         let lists = self.0.partition_point(|list| list[0].0.borrow() <= key);
         let at = lists.saturating_sub(1);
         let list = self.0.get(at).map_or(&[][..], Vec::as_slice);
-        let place = list.binary_search_by(|(other, _)| other.borrow().cmp(key));
-        place.map(|place| (at, place)).map_err(|place| (at, place))
+        let index = list.binary_search_by(|(other, _)| other.borrow().cmp(key));
+        index.map(|index| (at, index)).map_err(|index| (at, index))
     }
 
-    fn insert_at(&mut self, mut at: usize, mut place: usize, entry: (K, V)) -> &mut V {
+    fn insert_at(&mut self, mut at: usize, mut index: usize, entry: (K, V)) -> &mut V {
         match self.0.get_mut(at) {
             None => self.0.push(Vec::new()),
             Some(list) if list.len() == MOST => {
                 // A key after the last one of a full list begins a new list, so that ascending keys fill their lists.
-                let end = if place == MOST { MOST } else { MOST / 2 };
-                let rest = list.split_off(end);
-                self.0.insert(at + 1, rest);
-                if place >= end {
-                    (at, place) = (at + 1, place - end);
+                let end = if index == MOST { MOST } else { MOST / 2 };
+                let second = list.split_off(end);
+                self.0.insert(at + 1, second);
+                if index >= end {
+                    (at, index) = (at + 1, index - end);
                 }
             }
             Some(_) => {}
         }
         let list = &mut self.0[at];
-        list.insert(place, entry);
-        &mut list[place].1
+        list.insert(index, entry);
+        &mut list[index].1
     }
 
-    fn take(&mut self, at: usize, place: usize) -> (K, V) {
-        let taken = self.0[at].remove(place);
+    fn take(&mut self, at: usize, index: usize) -> (K, V) {
+        let taken = self.0[at].remove(index);
         let left = self.0[at].len();
         if left == 0 {
             self.0.remove(at);
@@ -85,8 +85,8 @@ impl<K: Ord, V> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        let (at, place) = self.place(key).ok()?;
-        Some(&self.0[at][place].1)
+        let (at, index) = self.find(key).ok()?;
+        Some(&self.0[at][index].1)
     }
 
     /// The value of a key.
@@ -94,29 +94,29 @@ impl<K: Ord, V> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        let (at, place) = self.place(key).ok()?;
-        Some(&mut self.0[at][place].1)
+        let (at, index) = self.find(key).ok()?;
+        Some(&mut self.0[at][index].1)
     }
 
     /// Whether the map has a key.
     pub fn contains_key(&self, key: &K) -> bool {
-        self.place(key).is_ok()
+        self.find(key).is_ok()
     }
 
     /// The value of a key. A missing key is inserted with a default value.
     pub fn or_insert_with(&mut self, key: K, default: impl FnOnce() -> V) -> &mut V {
-        match self.place(&key) {
-            Ok((at, place)) => &mut self.0[at][place].1,
-            Err((at, place)) => self.insert_at(at, place, (key, default())),
+        match self.find(&key) {
+            Ok((at, index)) => &mut self.0[at][index].1,
+            Err((at, index)) => self.insert_at(at, index, (key, default())),
         }
     }
 
     /// Inserts a value, and returns the key's previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        match self.place(&key) {
-            Ok((at, place)) => Some(std::mem::replace(&mut self.0[at][place].1, value)),
-            Err((at, place)) => {
-                self.insert_at(at, place, (key, value));
+        match self.find(&key) {
+            Ok((at, index)) => Some(std::mem::replace(&mut self.0[at][index].1, value)),
+            Err((at, index)) => {
+                self.insert_at(at, index, (key, value));
                 None
             }
         }
@@ -124,10 +124,10 @@ impl<K: Ord, V> Map<K, V> {
 
     /// Merges into the value of a key, or inserts the value.
     pub fn merge(&mut self, key: K, value: V, add: impl FnOnce(&mut V, V)) {
-        match self.place(&key) {
-            Ok((at, place)) => add(&mut self.0[at][place].1, value),
-            Err((at, place)) => {
-                self.insert_at(at, place, (key, value));
+        match self.find(&key) {
+            Ok((at, index)) => add(&mut self.0[at][index].1, value),
+            Err((at, index)) => {
+                self.insert_at(at, index, (key, value));
             }
         }
     }
@@ -137,8 +137,8 @@ impl<K: Ord, V> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        let (at, place) = self.place(key).ok()?;
-        Some(self.take(at, place).1)
+        let (at, index) = self.find(key).ok()?;
+        Some(self.take(at, index).1)
     }
 
     /// The first key.
@@ -185,8 +185,8 @@ impl<K: Ord, V> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        let place = key.map_or(Err((0, 0)), |key| self.place(key));
-        let (at, passed) = place.map_or_else(|place| place, |(at, place)| (at, place + 1));
+        let index = key.map_or(Err((0, 0)), |key| self.find(key));
+        let (at, passed) = index.map_or_else(|index| index, |(at, index)| (at, index + 1));
         let mut lists = self.0[at..].iter();
         let list = lists.next().map_or([].iter(), |list| list[passed..].iter());
         Iter { lists, list }
@@ -284,15 +284,15 @@ packed!(Set { 0 } if |set| set.0.is_sorted_by(|a, b| a < b));
 impl Set {
     /// Inserts a number.
     pub fn insert(&mut self, number: i64) {
-        if let Err(place) = self.0.binary_search(&number) {
-            self.0.insert(place, number);
+        if let Err(index) = self.0.binary_search(&number) {
+            self.0.insert(index, number);
         }
     }
 
     /// Removes a number.
     pub fn remove(&mut self, number: i64) {
-        if let Ok(place) = self.0.binary_search(&number) {
-            self.0.remove(place);
+        if let Ok(index) = self.0.binary_search(&number) {
+            self.0.remove(index);
         }
     }
 
@@ -362,7 +362,7 @@ mod tests {
             prop_assert!(map.iter().eq(&expected) && map.len() == expected.len());
             prop_assert!(map.after(Some(&450)).eq(expected.range(451..)));
             prop_assert!(map.after(None::<&u16>).eq(&expected));
-            // The packed form does not depend on how the map's lists are divided.
+            // The packed form does not depend on how the map divides its keys into lists.
             let back: Map<u16, usize> = unpack(&pack(&map)).expect("it is packed");
             prop_assert_eq!(back, map);
         }

@@ -27,7 +27,6 @@ pub(crate) fn timer(name: impl ToString) -> RecordId {
     RecordId::new(Kind::Timer, &name.to_string())
 }
 
-/// The sums of requests that take this many nanoseconds each.
 pub(crate) fn requests(count: u64, nanos: u64) -> Aggregate {
     let mut sums = Aggregate::default();
     (0..count).for_each(|_| sums.times.record(nanos));
@@ -42,23 +41,26 @@ pub(crate) fn record_of(sums: Aggregate) -> Record {
     }
 }
 
-/// A run of a timer that ended after its request.
-pub(crate) fn late_run(nanos: u64) -> TimerSums {
+pub(crate) fn timer_sums(count: u64, requests: u64, sum: u64, covered: u64) -> TimerSums {
     TimerSums {
-        count: 1,
-        sum: nanos,
-        ..TimerSums::default()
+        count,
+        requests,
+        sum,
+        covered,
     }
 }
 
-/// Contexts with these numbers as names, and with this many requests.
-pub(crate) fn contexts(counts: &[(u64, u64)]) -> Vec<ReportedContext> {
-    let counts = counts.iter();
-    let contexts = counts.map(|(name, count)| (http(name), requests(*count, 1_000)));
-    contexts.collect()
+/// A run of a timer that ended after its request.
+pub(crate) fn lone_run(nanos: u64) -> TimerSums {
+    timer_sums(1, 0, nanos, 0)
 }
 
-/// A report of an instance without a version.
+/// Each pair has the name of a context and the number of its requests.
+pub(crate) fn contexts(counts: &[(u64, u64)]) -> Vec<ReportedContext> {
+    let context = |(name, count): &(u64, u64)| (http(name), requests(*count, 1_000));
+    counts.iter().map(context).collect()
+}
+
 pub(crate) fn report(minute: i64, contexts: Vec<ReportedContext>) -> MinuteReport {
     MinuteReport {
         minute,
@@ -94,7 +96,6 @@ pub(crate) fn slow(nanos: u64) -> SlowRequest {
     }
 }
 
-/// A list to which these requests were added, one by one.
 pub(crate) fn list(kind: Kind, requests: &[SlowRequest]) -> SlowRequests {
     let mut list = SlowRequests::of(kind);
     requests.iter().for_each(|r| list.add(r.clone()));
@@ -109,17 +110,17 @@ pub(crate) const fn spec(interval: u32, slices: u32, max_ids: u32) -> RankingSpe
     }
 }
 
-pub(crate) fn history(days: u32, since: i64, asked_at: i64) -> History {
+pub(crate) fn history(days: u32, since: i64, renewed_at: i64) -> History {
     History {
         days,
         since,
-        asked_at,
+        renewed_at,
     }
 }
 
-pub(crate) fn amounts(requests: u64, additions: u64, details: u64) -> Amounts {
+pub(crate) fn amounts(samples: u64, additions: u64, details: u64) -> Amounts {
     Amounts {
-        requests,
+        samples,
         additions,
         details,
     }

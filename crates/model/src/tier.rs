@@ -1,7 +1,7 @@
 //! The tiers of the records, and how slices of the coarser tiers are built from slices that have ended.
 //!
 //! Samples are added to the record of their slice in the [`FINEST`] tier. Once that slice has ended, its records are
-//! added to those of the coarser tiers: the slice is *rolled up*. Later samples are added to all tiers at once.
+//! added to the records of the coarser tiers: the slice is *rolled up*. Later samples are added to all tiers at once.
 //! [`RolledUp`] tracks which slices are rolled up.
 
 use super::pack::packed;
@@ -61,7 +61,6 @@ pub struct RolledUp {
 }
 
 impl Default for RolledUp {
-    /// The state before the first sample.
     fn default() -> Self {
         Self {
             until: i64::MIN,
@@ -76,7 +75,7 @@ impl RolledUp {
         self.until
     }
 
-    /// Makes the slices due that ended at least 15 seconds before `now`. An earlier `now` changes nothing.
+    /// Makes due the slices that ended at least 15 seconds before `now`. An earlier `now` changes nothing.
     ///
     /// The first call makes every retained slice pending, because an earlier state may have been lost. This counts
     /// nothing twice, because each coarser record says which slices it includes.
@@ -92,9 +91,10 @@ impl RolledUp {
         self.until = self.until.max(until);
     }
 
-    /// Moves the end of the rolled-up slices back, if a clock that was ahead has moved it too far. Coarser records
-    /// that were written meanwhile claim to include every slice before the wrong end. So any sample that is accepted at
-    /// `now` must still be added to all tiers at once: the new end is the end of the day of the latest such sample.
+    /// Moves the end of the rolled-up slices back, if a clock that was ahead has moved it too far. Coarser records that
+    /// were written meanwhile claim to include every slice before the wrong end. So any sample that is accepted at
+    /// `now` must still be added to all tiers at once. The new end is therefore the end of the day of the latest
+    /// accepted sample.
     pub fn limit(&mut self, now: i64) {
         let day = Precision::new(DAY, 1);
         let newest = day.slice(latest_accepted(now));
@@ -159,14 +159,9 @@ mod tests {
     use crate::pack::{from_hex, to_hex};
 
     #[test]
-    fn each_tier_is_a_multiple_of_the_one_before() {
-        for pair in TIERS.windows(2) {
-            assert_eq!(pair[1].seconds % pair[0].seconds, 0);
-            assert!(pair[1].span() > pair[0].span());
-        }
-        assert_eq!(WIDTHS.map(|width| tier_for(width).is_some()), [true; 6]);
-        let tiers = [300, 3_600, 86_400].map(|width| tier_for(width).map(|tier| tier.seconds));
-        assert_eq!(tiers, [Some(60), Some(1_800), Some(21_600)]);
+    fn each_width_has_a_tier_that_divides_it() {
+        let tiers = WIDTHS.map(|width| tier_for(width).map(|tier| tier.seconds));
+        assert_eq!(tiers, [60, 60, 1_800, 1_800, 21_600, 21_600].map(Some));
         assert_eq!([0, 5, 90].map(tier_for), [None; 3]);
     }
 
@@ -192,7 +187,6 @@ mod tests {
             assert!((now + HOUR..=now + 26 * HOUR).contains(&until), "{until}");
             assert_eq!(TIERS.map(|tier| tier.slice(until)), [until; 3]);
             assert_eq!(Precision::new(DAY, 1).slice(until), until);
-            // From then on slices are rolled up as before.
             rolled.add(until);
             rolled.advance(until + 60 + GRACE);
             assert_eq!(rolled.due().collect::<Vec<_>>(), [until]);
@@ -228,7 +222,6 @@ mod tests {
         let due: Vec<_> = rolled.due().collect();
         let expected: Vec<_> = (1..=129).rev().map(|ago| minute - 60 * ago).collect();
         assert_eq!(due, expected);
-        // Clocks may be ahead.
         for slice in (minute + 60..=latest_accepted(1_000_000_040)).step_by(60) {
             assert!(rolled.is_pending(slice));
             rolled.remove(slice);

@@ -28,10 +28,10 @@ pub struct History {
     /// samples.
     pub since: i64,
     /// When a folder that wants this many days last renewed the history, in Unix seconds.
-    pub asked_at: i64,
+    pub renewed_at: i64,
 }
 
-packed!(History { days, since, asked_at } if |history| {
+packed!(History { days, since, renewed_at } if |history| {
     (LEAST_DAYS..=MOST_DAYS).contains(&history.days)
 });
 
@@ -65,7 +65,7 @@ impl History {
         Some(Self {
             days,
             since,
-            asked_at: now,
+            renewed_at: now,
         })
     }
 
@@ -80,9 +80,9 @@ impl History {
         self.days > days && self.was_renewed(2 * RENEWED_BY_OTHERS_AFTER, now)
     }
 
-    /// Whether the history was renewed within some seconds before or after `now`. After `now`, because clocks differ.
+    /// Whether the history was renewed within some seconds of `now`: before or, because clocks differ, after.
     fn was_renewed(&self, within: i64, now: i64) -> bool {
-        now.saturating_sub(self.asked_at).saturating_abs() < within
+        now.saturating_sub(self.renewed_at).saturating_abs() < within
     }
 
     /// The tier of the history's days.
@@ -127,9 +127,8 @@ mod tests {
     #[test]
     fn a_history_follows_the_coarsest_tier() {
         assert_eq!(LEAST_DAYS, 15);
-        let tiers = Tiers {
-            history: Some(history(90, NOW, NOW)),
-        };
+        let history = Some(history(90, NOW, NOW));
+        let tiers = Tiers { history };
         assert!(tiers.iter().take(3).eq(TIERS));
         assert_eq!(tiers.get(DAY), Some(Precision::new(DAY, 90)));
         assert_eq!(Tiers::default().get(DAY), None);
@@ -148,11 +147,10 @@ mod tests {
             let agreed = History::agreed(stored, None, NOW + ago, NOW + ago);
             assert_eq!(agreed, stored.filter(|_| kept), "{ago}");
         }
-        // The same folder wants the history at both times.
         let renewed = RENEWED_AFTER;
-        for (ago, asked_at) in [(renewed - 1, NOW), (renewed, NOW + renewed)] {
+        for (ago, renewed_at) in [(renewed - 1, NOW), (renewed, NOW + renewed)] {
             let agreed = History::agreed(begun, Some(90), NOW + ago, NOW);
-            assert_eq!(agreed, Some(history(90, NOW - 60, asked_at)), "{ago}");
+            assert_eq!(agreed, Some(history(90, NOW - 60, renewed_at)), "{ago}");
         }
     }
 
@@ -164,10 +162,8 @@ mod tests {
         assert_eq!(lacking, [false, false, true]);
         let hour = RENEWED_BY_OTHERS_AFTER;
         assert_eq!([hour - 1, hour].map(|ago| lacks(90, ago)), [false, true]);
-        assert!(
-            !lacks(30, 9 * hour),
-            "an instance that wants a shorter history waits until the longer one ends"
-        );
+        // An instance that wants a shorter history waits until the longer one ends.
+        assert!(!lacks(30, 9 * hour));
         let outdoes = |days, ago| stored.outdoes(days, NOW + ago);
         let outdone = [89, 90, 91].map(|days| outdoes(days, 0));
         assert_eq!(outdone, [true, false, false]);

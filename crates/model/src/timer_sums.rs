@@ -59,7 +59,7 @@ summed!(TimerSums {
 pub struct Timers {
     /// The time of the requests during which any timer ran, in nanoseconds.
     pub covered: u64,
-    /// The sums by timer, sorted. A map would take several times the memory, and there is one list per record.
+    /// Sorted by id. A map would take several times the memory of this list.
     sums: Vec<(RecordId, TimerSums)>,
 }
 
@@ -86,17 +86,17 @@ impl Timers {
 
     /// The sums of a timer, if it ran.
     pub fn get(&self, timer: RecordId) -> Option<&TimerSums> {
-        let at = self.place(timer).ok()?;
+        let at = self.find(timer).ok()?;
         Some(&self.sums[at].1)
     }
 
-    fn place(&self, timer: RecordId) -> Result<usize, usize> {
+    fn find(&self, timer: RecordId) -> Result<usize, usize> {
         self.sums.binary_search_by_key(&timer, |(id, _)| *id)
     }
 
     /// Adds to the sums of a timer.
     pub fn add(&mut self, timer: RecordId, sums: &TimerSums) {
-        match self.place(timer) {
+        match self.find(timer) {
             Ok(at) => self.sums[at].1.merge(sums),
             Err(at) => {
                 // Doubling the capacity would waste memory: there are many lists, and they rarely grow.
@@ -112,7 +112,7 @@ impl Timers {
         if self.sums.len() <= MAX_TIMERS {
             return;
         }
-        // `queue` stays separate, as it is not part of the requests' time.
+        // `queue` stays separate, because it is not part of the requests' time.
         let queue = queue();
         let named = self.iter().filter(|(id, _)| *id != other);
         let mut named: Vec<_> = named
@@ -120,7 +120,7 @@ impl Timers {
             .collect();
         named.order();
         for (_, _, id) in named.into_iter().skip(MAX_TIMERS) {
-            if let Ok(at) = self.place(id) {
+            if let Ok(at) = self.find(id) {
                 let (_, sums) = self.sums.remove(at);
                 self.add(other, &sums);
             }
@@ -132,7 +132,7 @@ impl Timers {
     pub fn subtract(&mut self, other: &Self) {
         self.covered = self.covered.saturating_sub(other.covered);
         for (id, theirs) in &other.sums {
-            if let Ok(at) = self.place(*id) {
+            if let Ok(at) = self.find(*id) {
                 self.sums[at].1.subtract(theirs);
                 if self.sums[at].1 == TimerSums::default() {
                     self.sums.remove(at);
@@ -163,18 +163,12 @@ impl Merge for Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::timer as id;
+    use crate::tests::{timer as id, timer_sums};
 
     fn timers(sums: impl IntoIterator<Item = (usize, u64)>) -> Timers {
         let mut timers = Timers::default();
         for (number, sum) in sums {
-            let sums = TimerSums {
-                count: 1,
-                requests: 1,
-                sum,
-                covered: sum,
-            };
-            timers.add(id(number), &sums);
+            timers.add(id(number), &timer_sums(1, 1, sum, sum));
             timers.covered += sum;
         }
         timers
@@ -188,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_outside_of_the_requests_own_time_covers_nothing() {
+    fn one_timer_that_covers_time_of_its_requests_is_enough() {
         assert!(!timers([]).cover_some() && !timers([(1, 0)]).cover_some());
         assert!(timers([(1, 0), (2, 7)]).cover_some());
     }
@@ -208,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timers_with_the_most_time_are_told_apart() {
+    fn the_timers_with_the_most_time_keep_their_names() {
         let mut many = timers((0..20).map(|number| (number, 100 - number as u64)));
         let expected = many.clone();
         many.limit();

@@ -87,7 +87,6 @@ impl Append for RedisStore {
     }
 }
 
-/// Reads the reply of `append.lua`.
 fn appended(reply: &Value) -> Option<Appended> {
     let reply = items(reply);
     let position = |at: usize| reply.get(at).and_then(position_of);

@@ -1,6 +1,6 @@
-//! Reads cached rows in parts, so that each answer has a bounded size.
+//! Reads cached rows in parts, so that each reply has a bounded size.
 //!
-//! The first command for each row asks for so few bytes that all rows fit into one answer. A longer row is requested
+//! The first command for each row asks for so few bytes that many rows fit into one reply. A longer row is requested
 //! again, together with fewer other rows. One command returns the whole row, so that a concurrent write never mixes two
 //! versions of the row. Rows above [`LARGE_ROW`] use a separate connection.
 
@@ -9,13 +9,13 @@ use redis::{Value, cmd, pipe};
 use super::RedisStore;
 use super::connection::{LARGE_ROW, Role};
 use super::keys::RowKeys;
-use super::rows::{CachedRow, State};
+use super::rows::{CachedRow, RowState};
 use super::value::{int, items, shown, text, unix_seconds};
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::error::Result;
 
-/// The most bytes of several rows in one answer.
-const ANSWER_BYTES: usize = 1 << 20;
+/// The most bytes of several rows in one reply.
+const REPLY_BYTES: usize = 1 << 20;
 /// The fewest bytes of a row that the first command asks for.
 const LEAST_BYTES: usize = 1 << 10;
 /// The factor by which the requested bytes grow when a row is longer.
@@ -24,7 +24,6 @@ const GROWTH: usize = 16;
 /// A row to request: its index among the ids, and the most bytes to read.
 type RowRequest = (usize, usize);
 
-/// The state of reading some rows.
 struct RowsRead<'a> {
     keys: &'a RowKeys,
     ids: &'a [String],
@@ -32,12 +31,12 @@ struct RowsRead<'a> {
     rows: Vec<Option<CachedRow>>,
 }
 
-/// The number of rows that one command asks for: as many as fit into one answer, at least one.
+/// The number of rows that one pipeline asks for: as many as fit into one reply, at least one.
 fn fitting(unread: &[RowRequest]) -> usize {
     let mut sum = 0;
     let fit = unread.iter().take_while(|(_, bytes)| {
         sum += bytes;
-        sum <= ANSWER_BYTES
+        sum <= REPLY_BYTES
     });
     fit.count().max(1)
 }
@@ -52,7 +51,7 @@ impl RedisStore {
         ids: &[String],
         max_bytes: usize,
     ) -> Result<Vec<Option<CachedRow>>> {
-        let bytes = (ANSWER_BYTES / ids.len().max(1)).max(LEAST_BYTES);
+        let bytes = (REPLY_BYTES / ids.len().max(1)).max(LEAST_BYTES);
         let bytes = bytes.min(max_bytes);
         let mut read = RowsRead {
             keys: &self.keys.rows(cache),
@@ -69,7 +68,7 @@ impl RedisStore {
         Ok(read.rows)
     }
 
-    /// Reads some rows by one pipeline. Returns the rows that are longer, with the bytes to ask for next.
+    /// Returns the rows that are longer than requested, with the bytes to ask for next.
     async fn read_group(
         &self,
         read: &mut RowsRead<'_>,
@@ -80,7 +79,7 @@ impl RedisStore {
         pipeline.hmget(&read.keys.states, ids);
         for (at, bytes) in group {
             let key = read.key(*at);
-            // The range has `bytes + 1` bytes. If all these bytes are returned, the row is longer.
+            // The range has `bytes + 1` bytes. If all are returned, the row is longer than `bytes`.
             pipeline.cmd("GETRANGE").arg(&key).arg(0).arg(*bytes);
             pipeline.cmd("PTTL").arg(&key);
         }
@@ -112,7 +111,7 @@ impl RedisStore {
                 self.note_row(read, *at, false);
             }
             let state = items(&states).get(number).and_then(text);
-            let state = state.and_then(State::from_text);
+            let state = state.and_then(RowState::from_text);
             let ttl = ttl.as_ref().and_then(int).filter(|ttl| *ttl >= 0);
             read.rows[*at] = (!json.is_empty()).then(|| CachedRow {
                 json,

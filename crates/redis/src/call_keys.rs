@@ -7,7 +7,6 @@ use super::value::shown;
 /// The most keys that an error names.
 const MAX_NAMED: usize = 10;
 
-/// The words of a command.
 pub(super) fn words(command: &Cmd) -> Vec<&[u8]> {
     let words = command.args_iter().filter_map(|word| match word {
         Arg::Simple(word) => Some(word),
@@ -30,13 +29,11 @@ pub(super) fn keys_of(command: &Cmd) -> Vec<&[u8]> {
     words.into_iter().skip(first).take(keys).collect()
 }
 
-/// Whether a call runs a script.
 pub(super) fn is_script(pipeline: &Pipeline) -> bool {
     let first = pipeline.cmd_iter().next().map(words);
     matches!(first.as_deref(), Some([b"EVAL" | b"EVALSHA", ..]))
 }
 
-/// The distinct keys of a call, in order.
 pub(super) fn distinct_keys(pipeline: &Pipeline) -> Vec<&[u8]> {
     let mut keys = Vec::new();
     for key in pipeline.cmd_iter().flat_map(keys_of) {
@@ -47,7 +44,7 @@ pub(super) fn distinct_keys(pipeline: &Pipeline) -> Vec<&[u8]> {
     keys
 }
 
-/// Names keys in an error.
+/// The names of keys, for an error.
 pub(super) fn named(keys: &[&[u8]]) -> String {
     let first: Vec<_> = keys.iter().take(MAX_NAMED).map(|key| shown(key)).collect();
     match keys.len().saturating_sub(MAX_NAMED) {

@@ -4,10 +4,10 @@ use redis::{Arg, Cmd};
 
 use super::call_keys::words;
 
-/// The commands that write. They are sent in this form when a connection is made, which only checks the permissions: in
-/// this form they change nothing, because an argument is not a number, or the key (`P`) never exists. `C`, `K`, `S` and
-/// `W` are the keys of a counter, `known:`, a set of statistics and the ranking of the slowest contexts. Without this
-/// check, a script would stop half-way at the first command that is denied.
+/// The commands that only a writing process needs. Each new connection for writing sends them in this form to check the
+/// permissions. They change nothing, because an argument is not a number, or the key (`P`) never exists. `C`, `K`, `S`
+/// and `W` are the keys of a counter, `known:`, a set of statistics and the ranking of the slowest contexts. Without
+/// this check, a script would stop half-way at the first command that is denied.
 const WRITES: [&str; 30] = [
     "TIME",
     "GET P",
@@ -67,20 +67,18 @@ const READS: [&str; 22] = [
     "ZCARD S",
 ];
 
-/// The commands, with arguments, that a store sends.
 pub(super) fn commands(is_read_only: bool) -> impl Iterator<Item = &'static str> {
     let writes: &[_] = if is_read_only { &[] } else { &WRITES };
     READS.iter().chain(writes).copied()
 }
 
-/// Whether a command is in [`READS`].
 pub(super) fn is_read(command: &Cmd) -> bool {
     let name = words(command).first().copied();
     let has_name = |read: &str| read.split(' ').next().map(str::as_bytes) == name;
     READS.into_iter().any(has_name) || is_time(command)
 }
 
-/// Whether a command asks for the time. A user who only reads may lack that permission.
+/// Users who only read may lack the permission for TIME.
 pub(super) fn is_time(command: &Cmd) -> bool {
     matches!(command.args_iter().next(), Some(Arg::Simple(b"TIME")))
 }

@@ -2,7 +2,7 @@
 //! other. A fourth connection exists while a large row is read or written.
 //!
 //! The client's `ConnectionManager` is not used: when it reconnects, it cannot check permissions or ask the application
-//! for credentials, and it keeps a connection that does not answer. A call without an answer fails: the flusher and the
+//! for credentials, and it keeps a connection that does not answer. A call without a reply fails: the flusher and the
 //! fold decide whether to repeat the call. A broken connection is dropped, and the next call connects again. `send`
 //! follows the redirects of a cluster; `topology` finds the server to connect to.
 
@@ -48,7 +48,6 @@ pub(super) struct Connections {
     pub(super) server_info: ServerInfo,
     permissions: Permissions,
     keys: Keys,
-    /// One slot for each [`Role`].
     slots: [ConnectionSlot; 4],
     #[cfg(feature = "row-cache")]
     large_mutex: Mutex<()>,
@@ -63,7 +62,7 @@ struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    fn answered(&self) {
+    fn reset_timeouts(&self) {
         self.timeouts.store(0, Ordering::Relaxed);
     }
 }
@@ -76,7 +75,6 @@ struct SlotState {
     denied: Option<Range<usize>>,
     /// A connection to the node to which the cluster is moving the hash slot.
     asking: Option<Connection>,
-    /// The number of connections so far.
     generation: u64,
     /// The last failed attempt to connect. Calls that waited for this attempt report the same error.
     failure: Option<(Instant, StoreError)>,
@@ -112,12 +110,11 @@ impl Connections {
         }
     }
 
-    /// The server's answer to INFO.
     pub(super) fn server(&self) -> Option<Server> {
         lock(&self.server).clone()
     }
 
-    /// Stores an answer to INFO, which is empty if the server refuses the command.
+    /// Stores a reply to INFO, which is empty if the server refuses the command.
     pub(super) fn set_server(&self, info: &str) {
         *lock(&self.server) = Some(Server::parse(info, self.topology.is_cluster()));
     }
@@ -129,7 +126,6 @@ impl Connections {
         }
     }
 
-    /// Asks again for the kind and version of the server, after the server refused to answer.
     pub(super) async fn ask_for_server(&self) -> Result<()> {
         let mut connection = self.connection(Role::Write).await?;
         match server_info(&mut connection.commands).await {
@@ -143,7 +139,6 @@ impl Connections {
         }
     }
 
-    /// Refuses writes if the store is read-only.
     fn check(&self, only_reads: impl FnOnce() -> bool) -> Result<()> {
         if self.dialer.options.is_read_only && !only_reads() {
             let message = "this process may only read the store, so the write was refused";
@@ -156,7 +151,7 @@ impl Connections {
         &self.slots[role as usize]
     }
 
-    /// Returns the connection for a role. Connects if there is no connection.
+    /// Connects if there is no connection.
     async fn connection(&self, role: Role) -> Result<Connection> {
         let called = Instant::now();
         if self.topology.called() {
@@ -187,7 +182,7 @@ impl Connections {
                 state.failure = None;
                 connection.generation = Some(state.generation);
                 state.connection = Some(connection.clone());
-                self.slot(role).answered();
+                self.slot(role).reset_timeouts();
                 Ok(connection)
             }
             Err(error) => {
@@ -297,7 +292,7 @@ impl Connections {
                 Some("CLUSTERDOWN" | "LOADING" | "MOVED" | "ASK") => self.topology.is_cluster(),
                 _ => false,
             },
-            // After an error of the client itself, answers cannot be matched to commands.
+            // After an error of the client itself, replies cannot be matched to commands.
             _ => error.code().is_none(),
         };
         if !is_dead {
@@ -313,7 +308,6 @@ impl Connections {
         } else if is_denied && state.connection.as_mut().is_some_and(is_same) {
             state.denied = Some(denied.unwrap_or(ALL));
         } else {
-            // A newer connection is not dropped.
             state.connection.take_if(is_same);
         }
         explained

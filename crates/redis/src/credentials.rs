@@ -1,4 +1,4 @@
-//! The credentials. This crate sends them itself, because the client would hide the server's answer.
+//! Credentials for Redis. This crate sends them itself, because the client would hide the server's reply.
 
 use std::fmt;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl<U: Into<String>, P: Into<String>> From<(U, P)> for RedisCredentials {
     }
 }
 
-/// Asks the application for credentials. An error of the application becomes `None`, because its text is never read.
+/// Asks the application for credentials. An error of the application becomes `None`: its text is never read.
 pub(super) type CredentialsCallback =
     Arc<dyn Fn() -> BoxFuture<'static, Option<RedisCredentials>> + Send + Sync>;
 
@@ -88,7 +88,6 @@ pub(super) async fn ask(callback: &CredentialsCallback) -> Result<RedisCredentia
     }
 }
 
-/// Sends credentials on a new connection.
 pub(super) async fn authenticate(
     connection: &mut MultiplexedConnection,
     credentials: &RedisCredentials,
@@ -98,11 +97,11 @@ pub(super) async fn authenticate(
         auth.arg(user);
     }
     auth.arg(&credentials.password);
-    let answered = auth.exec_async(connection).await;
-    answered.map_err(|error| {
+    let replied = auth.exec_async(connection).await;
+    replied.map_err(|error| {
         let detail = error.detail().unwrap_or_default();
         match error.code().map(|code| real_code(code, detail)) {
-            // The answer to an unknown command would repeat the password, so only the code of an answer is kept.
+            // The reply to an unknown command would repeat the password, so only the code of an error is kept.
             Some(code) => redis::make_extension_error(code.to_owned(), None),
             None => error,
         }

@@ -11,7 +11,6 @@ use tower_pulse_core::store::table::{FieldWrites, Table};
 use tower_pulse_model::pack;
 use tower_pulse_model::tier::{TIERS, TierSlice};
 
-/// Time to live of the lease to fold, in milliseconds.
 pub(super) const LEASE_MILLIS: u64 = 5_000;
 
 impl RedisStore {
@@ -20,7 +19,6 @@ impl RedisStore {
         or_empty(self.clock.as_ref().map(Clock::now_seconds))
     }
 
-    /// Encodes a step of folding for `fold.lua`.
     pub(super) fn encode_step(&self, step: &FoldStep) -> Invocation {
         let additions = &*step.additions;
         let mut script = self.lease_script((&step.version, &step.next, &step.instance));
@@ -47,7 +45,7 @@ impl RedisStore {
         script
     }
 
-    /// Encodes the writes of a step to the tables. Each write has one key.
+    /// Each write has one key.
     fn encode_writes(&self, step: &FoldStep) -> Invocation {
         let mut writes = Invocation::default();
         let changed = step.fields.iter().filter(|fields| !fields.set.is_empty());
@@ -66,7 +64,6 @@ impl RedisStore {
         writes
     }
 
-    /// Encodes the commands that replace fields of a table.
     fn encode_fields(&self, writes: &mut Invocation, fields: &FieldWrites) {
         let (key, ttl) = (self.keys.table(&fields.table), fields.ttl);
         if fields.is_ended {

@@ -80,13 +80,12 @@ impl ServerInfo {
         }
     }
 
-    /// An error of this crate about the server.
     pub(super) fn error(&self, kind: StoreErrorKind, message: &str) -> StoreError {
         let Self { name, address, .. } = self;
         StoreError::new(kind, format!("{name} at {address}: {message}"))
     }
 
-    /// Converts an error of the client, which concerns the connection or is an answer of the server.
+    /// Converts an error of the client: of the connection, or a reply of the server.
     pub(super) fn explain(&self, error: &RedisError) -> StoreError {
         let text = shown(error.to_string().as_bytes());
         if error.is_timeout() {
@@ -121,18 +120,17 @@ impl ServerInfo {
             return explained;
         };
         let detail = error.detail().unwrap_or_default();
-        let answer = shown(format!("{code} {detail}").as_bytes());
+        let reply = shown(format!("{code} {detail}").as_bytes());
         // The error does not name the key that has a wrong type, so only a single key is certain.
         let has_wrong_type = matches!(keys, [_]) && !is_script && is_of_another_type(error);
         let keys = named(keys);
         let message = match has_wrong_type {
-            true => format!("{keys} holds something of another type: delete it ({answer})"),
-            false => format!("it answered with an error about {keys} ({answer})"),
+            true => format!("{keys} holds something of another type: delete it ({reply})"),
+            false => format!("it answered with an error about {keys} ({reply})"),
         };
         self.error(StoreErrorKind::Unexpected, &message)
     }
 
-    /// Converts an error that the server answered.
     pub(super) fn answered(&self, code: &str, detail: &str) -> StoreError {
         use StoreErrorKind::{Forbidden, Refused, Unexpected};
         const UNEXPLAINED: &str = "it answered with an error";
@@ -160,7 +158,7 @@ impl ServerInfo {
             "LOADING" => "it is loading its data; it will be ready by itself",
             "OOM" => "it is out of memory: raise maxmemory, or delete keys",
             "READONLY" | "MASTERDOWN" if self.layout != Layout::Standalone => {
-                "it is a replica by now; the primary is looked for"
+                "it has become a replica; the store looks for the primary"
             }
             "CLUSTERDOWN" if self.layout == Layout::Cluster => {
                 "the cluster does not serve the slot: see CLUSTER INFO of its nodes; the call is retried"
@@ -193,8 +191,8 @@ impl ServerInfo {
             _ if advice == UNEXPLAINED => Unexpected,
             _ => Refused,
         };
-        let answer = shown(format!("{code} {detail}").trim_end().as_bytes());
-        self.error(kind, &format!("{advice} ({answer})"))
+        let reply = shown(format!("{code} {detail}").trim_end().as_bytes());
+        self.error(kind, &format!("{advice} ({reply})"))
     }
 }
 
@@ -203,8 +201,8 @@ fn user_of(info: &ConnectionInfo) -> &str {
     user.filter(|user| !user.is_empty()).unwrap_or("default")
 }
 
-/// The code of an error. Older servers hide the code in the text of errors within scripts, and answer with a plain
-/// `ERR` in some cases that have their own code.
+/// Older servers hide the code in the text of errors within scripts, and answer with a plain `ERR` in some cases for
+/// which newer servers have a code.
 pub(super) fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
     if is_permission(detail) {
         return "NOPERM";

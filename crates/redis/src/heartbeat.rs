@@ -1,4 +1,4 @@
-//! Heartbeats: an instance shows that it is alive, and receives the status of the fleet and the store in the answer.
+//! Heartbeats: an instance shows that it is alive, and receives the status of the fleet and the store in the reply.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tower_pulse_model::pack::pack;
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 impl RedisStore {
-    /// Writes a heartbeat, then reads the status of the store, in one pipeline.
+    /// Also reads the status of the store, in the same pipeline.
     pub(super) async fn write_heartbeat(
         &self,
         heartbeat: &Heartbeat,
@@ -29,7 +29,7 @@ impl RedisStore {
         let instance = self.keys.instance(&heartbeat.instance);
         let (instances, versions) = (self.keys.instances(), self.keys.versions());
         let hash_ttl = INSTANCE_TTL.unsigned_abs() + EXPIRY_INTERVAL.as_secs();
-        // If this heartbeat gets no answer, `last_expiry` stays empty, and the next heartbeat sets the time to live.
+        // If this heartbeat gets no reply, `last_expiry` stays empty, and the next heartbeat sets the time to live.
         let last = lock(&self.last_expiry).take();
         let last = last.filter(|(instance, _)| *instance == heartbeat.instance);
         let expiry_set_at = last.map(|(_, at)| at);
@@ -43,7 +43,6 @@ impl RedisStore {
         let cleaning = heartbeat.cleaning.as_deref().unwrap_or_default();
         fields.arg(("paths", pack(&heartbeat.paths)));
         fields.arg(("version", env!("CARGO_PKG_VERSION"), "cleaning", cleaning));
-        // A field without a value is left out.
         fields.arg(heartbeat.name.as_deref().map(|name| ("name", name)));
         fields.arg(heartbeat.skew.map(|skew| ("skew", skew)));
         let version = heartbeat.version.as_deref();
@@ -66,8 +65,8 @@ impl RedisStore {
         self.ask_status(&mut pipeline, heartbeat.at);
         let written = self.write_own_keys(&mut pipeline, &keys).await;
         if matches!(&written, Err(error) if error.kind() == StoreErrorKind::Refused) {
-            // The status says why the server has no free memory. Normally the folder stores this for all instances, but
-            // without memory perhaps no instance can become the folder.
+            // The status says why the server has no free memory. Normally the folder stores the reason for all
+            // instances, but without memory perhaps no instance can become the folder.
             self.read_status(heartbeat.at).await?;
             self.connections.ask_for_server().await?;
         }
@@ -76,7 +75,6 @@ impl RedisStore {
         let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
         let is_new = |at: usize| reply(at).and_then(int).is_some_and(|added| added > 0);
 
-        // These commands are only needed for new keys and members.
         let (mut pipeline, mut new_keys) = (pipe(), Vec::new());
         if is_new(0) && expiry_set_at.is_some() {
             pipeline.cmd("EXPIRE").arg(&instance).arg(hash_ttl);

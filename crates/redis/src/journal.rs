@@ -12,7 +12,7 @@ use super::value::{
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::store::journal::{
     Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Progress,
-    Step,
+    VersionedResult,
 };
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{Position, StoreFuture};
@@ -20,16 +20,16 @@ use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::{ENTRY_VERSION, MAX_ENTRY_BYTES};
 use tower_pulse_model::pack;
 
-/// The most entries in `pulse:aside`, the most bytes of each, and the seconds until all entries expire after the last
-/// entry was added.
+/// The most entries in `pulse:aside`.
 const MAX_ASIDE: usize = 100;
+/// The most bytes of an entry there.
 const ASIDE_BYTES: usize = 256 * 1024;
+/// The seconds for which `pulse:aside` outlives its newest entry.
 const ASIDE_TTL: i64 = 7 * 86_400;
-/// The most bytes of an entry with its head.
+/// The most bytes of all fields of an entry.
 const READ_ENTRY_BYTES: usize = MAX_ENTRY_BYTES + 1024;
-/// The seconds after the last append of an instance until its fence is removed.
+/// The seconds for which a fence outlives the last append of its instance.
 const FENCE_TTL: i64 = 86_400;
-/// The approximate number of fences that one command reads.
 const FENCES_AT_ONCE: usize = 200;
 
 impl RedisStore {
@@ -46,28 +46,33 @@ impl RedisStore {
         server_info.error(StoreErrorKind::Unexpected, message)
     }
 
-    /// The server's time in Unix seconds; `None` if the answer cannot be read.
+    /// The server's time in Unix seconds; `None` if the reply cannot be read.
     pub(super) async fn server_seconds(&self, role: Role) -> Result<Option<i64>> {
         let time = self.connections.call(role, &cmd("TIME")).await?;
         Ok(items(&time).first().and_then(int))
     }
 
-    /// Runs a step, and returns whether it took effect.
-    pub(super) async fn run_step(&self, lua: &Lua, script: &Invocation) -> Result<Step<Value>> {
+    /// Runs a script that requires a version of the state. Returns its reply, or why it did nothing.
+    pub(super) async fn run_versioned(
+        &self,
+        lua: &Lua,
+        script: &Invocation,
+    ) -> Result<VersionedResult<Value>> {
         let reply = self.connections.run(Role::Fold, lua, script).await?;
         match items(&reply).first().and_then(text) {
-            Some("DONE" | "READ" | "MINE") => Ok(Step::Done(reply)),
+            Some("DONE" | "READ" | "MINE") => Ok(VersionedResult::Done(reply)),
             Some("STALE") => {
-                let version = items(&reply).get(1).and_then(text);
-                Ok(Step::Stale(version.unwrap_or_default().to_owned()))
+                let version = items(&reply).get(1).and_then(text).unwrap_or_default();
+                Ok(VersionedResult::Stale(version.to_owned()))
             }
-            Some("ABSENT") => Ok(Step::Absent),
-            _ => Err(self.not_understood("a step of folding")),
+            Some("ABSENT") => Ok(VersionedResult::Absent),
+            _ => Err(self.not_understood("a script of the fold")),
         }
     }
 
-    /// A call of `read.lua`, which reads a number of bytes of entries after a position, or fields.
-    pub(super) fn read_step(
+    /// A call of `read.lua`: reads the given number of bytes of entries after a position, or, without `entries`,
+    /// fields.
+    pub(super) fn read_script(
         &self,
         instance: &str,
         version: &str,
@@ -80,13 +85,12 @@ impl RedisStore {
         script
     }
 
-    /// A script call with the keys of the state, the journal and the lease to fold.
+    /// A script call with the keys of the state, the journal and the fold lease.
     pub(super) fn lease_script(&self, args: impl ToRedisArgs) -> Invocation {
         let keys = &self.keys;
         Invocation::new((keys.state(), keys.journal(), keys.fold_lease()), args)
     }
 
-    /// A call of `amend.lua`.
     fn amend_script(&self, version: &str, next: &str) -> Invocation {
         let keys = &self.keys;
         let at = (keys.state(), keys.journal(), keys.aside());
@@ -102,7 +106,7 @@ fn positions(text: &str) -> Vec<Position> {
     text.split(' ').filter_map(|id| id.parse().ok()).collect()
 }
 
-/// Reads an entry with its fields. An entry with foreign fields has no payload, and is set aside later.
+/// Reads an entry with its fields. An entry without the field `p` has no payload, and is set aside later.
 fn entry(value: Value) -> Option<Entry> {
     let [id, fields] = <[Value; 2]>::try_from(into_items(value)).ok()?;
     let mut entry = Entry {
@@ -146,7 +150,7 @@ impl Journal for RedisStore {
                         committed: committed.ok_or_else(|| self.not_understood("acquire.lua"))?,
                         round_end: reply.get(2).and_then(position_of),
                         done: text_at(3).and_then(pack::from_hex).unwrap_or_default(),
-                        dead_letters: positions(text_at(4).unwrap_or_default()),
+                        unreadable: positions(text_at(4).unwrap_or_default()),
                         rolled: text_at(5).and_then(pack::from_hex).unwrap_or_default(),
                         newest_at: text_at(8).and_then(|at| at.parse().ok()),
                         is_overdue: text_at(7) == Some("1"),
@@ -176,13 +180,13 @@ impl Journal for RedisStore {
         version: &'a str,
         from: Position,
         bytes: u64,
-    ) -> StoreFuture<'a, Step<Entries>> {
+    ) -> StoreFuture<'a, VersionedResult<Entries>> {
         Box::pin(async move {
-            let script = self.read_step(instance, version, Some((bytes, from)));
-            let reply = match self.run_step(&READ, &script).await? {
-                Step::Done(reply) => reply,
-                Step::Stale(version) => return Ok(Step::Stale(version)),
-                Step::Absent => return Ok(Step::Absent),
+            let script = self.read_script(instance, version, Some((bytes, from)));
+            let reply = match self.run_versioned(&READ, &script).await? {
+                VersionedResult::Done(reply) => reply,
+                VersionedResult::Stale(version) => return Ok(VersionedResult::Stale(version)),
+                VersionedResult::Absent => return Ok(VersionedResult::Absent),
             };
             let (head, now) = (items(&reply).get(1), items(&reply).get(2));
             let (Some(head), Some(now)) = (head.and_then(position_of), now.and_then(int)) else {
@@ -194,12 +198,10 @@ impl Journal for RedisStore {
             };
             let entries: Option<Vec<Entry>> = entries.into_iter().map(entry).collect();
             let entries = entries.ok_or_else(|| {
-                let journal = self.keys.journal();
-                self.unexpected(&format!(
-                    "{journal} holds entries without a position: delete it"
-                ))
+                let message = "holds entries without a position: delete it";
+                self.unexpected(&format!("{} {message}", self.keys.journal()))
             })?;
-            Ok(Step::Done(Entries { head, now, entries }))
+            Ok(VersionedResult::Done(Entries { head, now, entries }))
         })
     }
 
@@ -208,14 +210,14 @@ impl Journal for RedisStore {
         instance: &'a str,
         version: &'a str,
         fields: &'a [(Table, Vec<Vec<u8>>)],
-    ) -> StoreFuture<'a, Step<Vec<FieldValues>>> {
+    ) -> StoreFuture<'a, VersionedResult<Vec<FieldValues>>> {
         Box::pin(self.load_values(instance, version, fields))
     }
 
-    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>> {
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, VersionedResult<()>> {
         Box::pin(async move {
             let script = self.encode_step(step);
-            let step = self.run_step(&FOLD, &script).await?;
+            let step = self.run_versioned(&FOLD, &script).await?;
             Ok(step.map(|reply| {
                 if let Some(refusal) = items(&reply).get(1).and_then(text) {
                     *lock(&self.untrimmed) = shown(refusal.as_bytes());
@@ -233,7 +235,7 @@ impl Journal for RedisStore {
         version: &'a str,
         next: &'a str,
         amendment: Amendment<'a>,
-    ) -> StoreFuture<'a, Step<()>> {
+    ) -> StoreFuture<'a, VersionedResult<()>> {
         Box::pin(async move {
             let mut script = self.amend_script(version, next);
             match amendment {
@@ -250,7 +252,7 @@ impl Journal for RedisStore {
                     script.arg((MAX_ASIDE, ASIDE_BYTES, ASIDE_TTL));
                 }
             }
-            Ok(self.run_step(&AMEND, &script).await?.map(|reply| {
+            Ok(self.run_versioned(&AMEND, &script).await?.map(|reply| {
                 if let Some(reason) = items(&reply).get(2).and_then(bytes) {
                     self.replaced_keys.add(&self.keys.aside(), reason);
                 }
@@ -288,10 +290,11 @@ impl Journal for RedisStore {
                     for (field, value) in old {
                         script.arg(&[field, value].map(|part| bytes(part).unwrap_or_default()));
                     }
-                    match self.run_step(&AMEND, &script).await? {
-                        Step::Done(reply) => removed += items(&reply).get(1).map_or(0, number),
-                        _ => return Ok(removed),
-                    }
+                    let VersionedResult::Done(reply) = self.run_versioned(&AMEND, &script).await?
+                    else {
+                        return Ok(removed);
+                    };
+                    removed += items(&reply).get(1).map_or(0, number);
                 }
                 cursor = bytes(next).unwrap_or(b"0").to_vec();
                 if cursor == b"0" {

@@ -21,8 +21,8 @@
 //! | `{prefix}stats_{ranking}` | ZSET id, sum | a ranking: the sums of its slices within the window | two periods and a week after its last write |
 //! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | two periods and a week after its last write |
 //! | `{prefix}pulse:rankings` | HASH ranking -> packed configuration and starts | the rankings and the slices that they have | each ranking while it has slices |
-//! | `{prefix}pulse:rankings:specs` | HASH ranking -> packed configurations, each with the last addition | the configurations of a ranking, if those of instances differ | until they agree |
-//! | `{prefix}pulse:rankings:dropped` | HASH ranking -> count | additions to ids for which there was no room | for ever |
+//! | `{prefix}pulse:rankings:specs` | HASH ranking -> packed configurations, each with the last addition | the configurations of a ranking, if instances differ | until they agree |
+//! | `{prefix}pulse:rankings:dropped` | HASH ranking -> count | counts for which there was no room | for ever |
 //! | `{prefix}pulse:ended:{key}` | HASH or ZSET | a slice, or the sums, of a ranking whose window is over | a second |
 //! | `{prefix}delay:{cache}` | ZSET row, seconds | the delays of a cache's rows; `{cache}` is empty or a name and a colon | for ever |
 //! | `{prefix}schedule:{cache}` | ZSET row, Unix seconds | when each row is due | for ever |
@@ -56,7 +56,6 @@
 use tower_pulse_core::store::table::Table;
 use tower_pulse_model::slowest::ACCESS_TIME;
 
-/// The names of all keys with a prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
@@ -76,7 +75,6 @@ impl Keys {
         format!("{}count:", self.prefix)
     }
 
-    /// The key of a counter at a precision.
     pub(super) fn count(&self, precision: u32, name: &str) -> String {
         format!("{}count:{precision}:{name}", self.prefix)
     }
@@ -112,7 +110,6 @@ impl Keys {
         self.table(&Table::Timers)
     }
 
-    /// The key of a table.
     pub(super) fn table(&self, table: &Table) -> String {
         self.prefix.clone() + &table.key()
     }
@@ -122,7 +119,6 @@ impl Keys {
         self.own(&format!("ended:{}", table.key()))
     }
 
-    /// The keys of a row cache.
     #[cfg(feature = "row-cache")]
     pub(super) fn rows(&self, cache: &str) -> RowKeys {
         let prefix = &self.prefix;
@@ -188,7 +184,6 @@ impl Keys {
     }
 }
 
-/// Declares keys of this crate's own.
 macro_rules! own_keys {
     ($($(#[$doc:meta])* $key:ident = $name:literal;)+) => {
         impl Keys {
@@ -200,7 +195,6 @@ macro_rules! own_keys {
 }
 
 own_keys! {
-    /// The key with the revision of each slice of the records.
     revisions = "revisions";
     state = "state";
     journal = "journal";
@@ -212,11 +206,10 @@ own_keys! {
     quarantine = "quarantine";
     instances = "instances";
     versions = "versions";
-    lease = "lease:clean";
+    clean_lease = "lease:clean";
     probe = "probe";
 }
 
-/// The keys of a row cache.
 #[cfg(feature = "row-cache")]
 #[derive(Debug)]
 pub(super) struct RowKeys {
@@ -230,13 +223,11 @@ pub(super) struct RowKeys {
 
 #[cfg(feature = "row-cache")]
 impl RowKeys {
-    /// The key of a cached row.
     pub(super) fn row(&self, id: &[u8]) -> Vec<u8> {
         [self.cached.as_bytes(), id].concat()
     }
 }
 
-/// The four keys of a context's statistics.
 #[derive(Debug)]
 pub(super) struct Stats {
     pub(super) current: String,

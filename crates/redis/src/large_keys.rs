@@ -1,6 +1,6 @@
 //! Bounded reads of keys that may be too large. Before a read of a key that other programs write, the size of the key
-//! is requested. After a large or late answer, the sizes of all keys are requested. Data that is too large is not read,
-//! and a warning names its key until the data is gone.
+//! is requested. After a large reply or a timeout, the sizes of all keys are requested. Data that is too large is not
+//! read, and a warning names its key until the data is gone.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -23,9 +23,8 @@ const MAX_KEY_BYTES: usize = 16 << 20;
 const MAX_FIELD_BYTES: usize = 1 << 20;
 /// The most bytes of several keys that one pipeline reads.
 const MAX_BYTES: usize = 24 << 20;
-/// The most keys that warnings name.
 const MAX_NAMED: usize = 20;
-/// The time after a late answer during which the sizes of all keys are requested.
+/// The time after a timeout during which the sizes of all keys are requested.
 const ASKED_FOR: Duration = Duration::from_secs(60);
 
 const TOO_LARGE: &str = "it is too large to be read: delete it";
@@ -33,18 +32,16 @@ const TOO_LARGE: &str = "it is too large to be read: delete it";
 /// The reply about a key, or the problem of the key.
 pub(super) type Reply = Result<Value, String>;
 
-/// The keys that are too large.
 #[derive(Debug, Default)]
 pub(super) struct LargeKeys {
     /// Keyed by the packed command that asks for the size.
     named: Mutex<BTreeMap<Vec<u8>, LargeKey>>,
-    late: Mutex<Option<Instant>>,
+    timed_out_at: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
 struct LargeKey {
     warning: Warning,
-    /// The command that asks for the size.
     question: Cmd,
     most: usize,
 }
@@ -72,16 +69,14 @@ impl LargeKeys {
         is_large
     }
 
-    /// Whether no warning names a key.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.named).is_empty()
     }
 
-    /// Whether the sizes of all keys must be requested.
     fn are_suspected(&self) -> bool {
-        let is_late = lock(&self.late).is_some_and(|at| at.elapsed() < ASKED_FOR);
+        let has_timed_out = lock(&self.timed_out_at).is_some_and(|at| at.elapsed() < ASKED_FOR);
         let is_unread = |key: &LargeKey| key.warning.condition == Condition::UnreadableKey;
-        is_late || lock(&self.named).values().any(is_unread)
+        has_timed_out || lock(&self.named).values().any(is_unread)
     }
 
     pub(super) fn warnings(&self) -> Vec<Warning> {
@@ -93,10 +88,10 @@ impl LargeKeys {
     }
 }
 
-/// Whether a size is above `most`. For a GETRANGE of the bytes beyond `most`, whether the answer has any.
-fn exceeds(answer: &Value, most: usize) -> bool {
-    match answer {
-        Value::Int(_) => count(answer).is_some_and(|size| size > most),
+/// Whether a size is above `most`. For a GETRANGE of the bytes beyond `most`, whether the reply has any.
+fn exceeds(reply: &Value, most: usize) -> bool {
+    match reply {
+        Value::Int(_) => count(reply).is_some_and(|size| size > most),
         Value::BulkString(beyond) => !beyond.is_empty(),
         _ => false,
     }
@@ -162,20 +157,20 @@ impl Part {
 }
 
 impl RedisStore {
-    /// Sends read commands, each for one key. A command whose answer is too large gets an error as its reply; HMGET
-    /// gets empty values for the fields that are too large.
+    /// Sends read commands, each for one key. A command whose data is too large gets an error as its reply; HMGET gets
+    /// empty values for the fields that are too large.
     pub(super) async fn read(&self, pipeline: &mut Pipeline) -> Result<Vec<Reply>> {
         if self.large_keys.are_suspected() {
             return self.read_sized(Role::Read, pipeline).await;
         }
         let replies = self.connections.pipeline(Role::Read, pipeline).await;
         if matches!(&replies, Err(error) if error.kind() == StoreErrorKind::TimedOut) {
-            *lock(&self.large_keys.late) = Some(Instant::now());
+            *lock(&self.large_keys.timed_out_at) = Some(Instant::now());
         }
         let replies = replies?;
-        let mut answered = pipeline.cmd_iter().zip(&replies);
+        let mut read = pipeline.cmd_iter().zip(&replies);
         let has_large =
-            answered.any(|(command, reply)| matches!(reply, Ok(reply) if is_large(command, reply)));
+            read.any(|(command, reply)| matches!(reply, Ok(reply) if is_large(command, reply)));
         match has_large {
             true => self.read_sized(Role::Read, pipeline).await,
             false => Ok(replies),
@@ -189,10 +184,10 @@ impl RedisStore {
         for question in asked.iter().flatten() {
             all.add_command(question.clone());
         }
-        let answers = self.connections.pipeline(role, &all).await?;
+        let replies = self.connections.pipeline(role, &all).await?;
         // For a key of another type, the command itself returns the error.
-        let size = |answer: &Reply| answer.as_ref().ok().and_then(count).unwrap_or(0);
-        let mut sizes = answers.iter().map(size);
+        let size = |reply: &Reply| reply.as_ref().ok().and_then(count).unwrap_or(0);
+        let mut sizes = replies.iter().map(size);
         let commands = pipeline.cmd_iter().zip(&asked);
         let parts = commands.map(|(command, questions)| {
             let sizes: Vec<usize> = sizes.by_ref().take(questions.len()).collect();
@@ -217,7 +212,7 @@ impl RedisStore {
         Ok(parts.map(|part| part.whole(&mut replies)).collect())
     }
 
-    /// The part of a command to send, from the answers to its [`questions`].
+    /// The part of a command to send, from the sizes that its [`questions`] asked for.
     fn part(&self, command: &Cmd, questions: &[Cmd], sizes: &[usize]) -> Part {
         let words = words(command);
         let note = |question: &Cmd, most, size| {
@@ -267,11 +262,11 @@ impl RedisStore {
             questions.add_command(key.question.clone());
         }
         // If the server fails, the next call fails too, and reports the error.
-        let answers = self.connections.pipeline(Role::Write, &questions).await;
+        let replies = self.connections.pipeline(Role::Write, &questions).await;
         let mut named = lock(&self.large_keys.named);
-        for (question, answer) in questions.cmd_iter().zip(answers.unwrap_or_default()) {
+        for (question, reply) in questions.cmd_iter().zip(replies.unwrap_or_default()) {
             let packed = question.get_packed_command();
-            let is_large = |key: &LargeKey| answer.is_ok_and(|answer| exceeds(&answer, key.most));
+            let is_large = |key: &LargeKey| reply.is_ok_and(|reply| exceeds(&reply, key.most));
             if !named.get(&packed).is_some_and(is_large) {
                 named.remove(&packed);
             }

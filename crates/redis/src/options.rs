@@ -26,7 +26,6 @@ pub struct RedisOptions {
     pub(super) sentinel_info: Option<ConnectionInfo>,
     pub(super) credentials: Option<CredentialsCallback>,
     pub(super) address_map: Option<AddressMap>,
-    /// The prefix of every key.
     pub(super) prefix: String,
     pub(super) precisions: Precisions,
     pub(super) expire_idle_keys: bool,
@@ -111,8 +110,8 @@ impl RedisOptions {
     }
 
     /// Asks the application for user and password, and ignores those in the URL. The application is asked for each
-    /// connection, and once more if the server refuses the credentials. Each answer may take 5 s. The credentials and
-    /// the text of an error are never logged or shown.
+    /// connection, and once more if the server refuses the credentials. Each call may take 5 s. The credentials and the
+    /// text of an error are never logged or shown.
     ///
     /// ```
     /// use tower_pulse_redis::{RedisCredentials, RedisOptions};
@@ -238,7 +237,7 @@ impl RedisOptions {
         self
     }
 
-    /// The longest time for an answer, 500 ms by default. `None` changes nothing.
+    /// The longest time for a reply, 500 ms by default. `None` changes nothing.
     pub fn response_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.response_timeout = timeout.into().unwrap_or(self.response_timeout);
         self

@@ -24,7 +24,7 @@ const LISTED_FOR: Duration = Duration::from_secs(8);
 pub(super) struct ReplacedKeys(Mutex<VecDeque<(Instant, Problem)>>);
 
 impl ReplacedKeys {
-    /// Adds a key whose value was replaced. An empty reason means that nothing was replaced.
+    /// An empty reason means that nothing was replaced.
     pub(super) fn add(&self, key: &str, reason: &[u8]) {
         if reason.is_empty() {
             return;

@@ -127,9 +127,8 @@ pub fn short_reason(reason: &str) -> String {
 
 #[doc(hidden)] // Only the row cache calls this.
 impl RedisStore {
-    /// Schedules rows, which are due at once, and removes rows: at most [`ROWS_AT_ONCE`]. Rows that are being loaded
-    /// become due again. If there would be too many rows, schedules none, and returns how many rows are already
-    /// scheduled.
+    /// Schedules or removes at most [`ROWS_AT_ONCE`] rows. Scheduled rows are due at once, even while they are being
+    /// loaded. If there would be too many rows, schedules none, and returns how many rows are already scheduled.
     pub async fn schedule_rows(
         &self,
         cache: &str,
@@ -198,7 +197,6 @@ impl RedisStore {
         })
     }
 
-    /// Removes rows that have no positive delay.
     async fn drop_rows(&self, keys: &RowKeys, gone: &[Value]) {
         if gone.is_empty() {
             return;
@@ -251,7 +249,7 @@ impl RedisStore {
         }
     }
 
-    /// Returns the number of scheduled rows, and some of the rows: first the failing rows, then other rows by due time.
+    /// Returns the number of matching rows, and some of them. Failing rows come first, then the others by due time.
     pub async fn list_rows(&self, cache: &str, query: &RowsQuery) -> Result<RowList> {
         let keys = self.keys.rows(cache);
         let mut pipeline = pipe();
@@ -326,7 +324,7 @@ impl RedisStore {
         let now = now.unwrap_or_else(|| replies.last().map_or(0.0, unix_seconds));
         let value = |reply: usize, row: usize| items(&replies[reply]).get(row);
         let rows = ids.into_iter().enumerate().filter_map(|(at, id)| {
-            let state = value(0, at).and_then(text).and_then(State::from_text);
+            let state = value(0, at).and_then(text).and_then(RowState::from_text);
             let state = state.unwrap_or_default();
             let is_cached = int(&replies[3 + at]) == Some(1);
             let mut row = RowInfo::default();
@@ -369,15 +367,14 @@ fn with_shared_keys(keys: &RowKeys) -> Invocation {
     script
 }
 
-/// The value of a row in the hash `pulse:rows:`.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct RowState {
     loaded: Option<f64>,
     failures: u32,
     reason: String,
 }
 
-impl State {
+impl RowState {
     /// Parses `{leased until} {token} {loaded} {failures} {spread} {reason}`.
     pub(super) fn from_text(text: &str) -> Option<Self> {
         let mut words = text.splitn(6, ' ');

@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Script, ToRedisArgs};
 
-/// A script, which the server caches under its hash.
 pub(super) struct Lua {
     pub(super) source: String,
     pub(super) hash: String,
@@ -29,7 +28,7 @@ macro_rules! lua {
     };
 }
 
-/// The text of the same file in the folder that `PULSE_LUA_FOLDER` names, so that `make lua-breaks` can break scripts
+/// The text of `file` in the folder that `PULSE_LUA_FOLDER` names, so that `make lua-breaks` can break scripts
 /// without rebuilding the tests.
 fn replaced(file: &str) -> Option<String> {
     if !cfg!(feature = "__test_store") {
@@ -56,7 +55,6 @@ lua!(ROWS_DROP, "lua/rows_drop.lua");
 #[cfg(feature = "row-cache")]
 lua!(ROWS_FINISH, "lua/rows_finish.lua");
 
-/// The keys and arguments of a script call.
 #[derive(Debug, Default)]
 pub(super) struct Invocation {
     keys: Vec<Vec<u8>>,
@@ -71,12 +69,11 @@ impl Invocation {
         invocation
     }
 
-    /// Adds one or more keys.
     pub(super) fn key(&mut self, keys: impl ToRedisArgs) {
         keys.write_redis_args(&mut self.keys);
     }
 
-    /// Adds one or more arguments. A `None` adds nothing: see [`or_empty`].
+    /// A `None` adds nothing: see [`or_empty`].
     pub(super) fn arg(&mut self, args: impl ToRedisArgs) {
         args.write_redis_args(&mut self.args);
     }
@@ -85,7 +82,6 @@ impl Invocation {
         &self.keys
     }
 
-    /// Appends the keys and arguments of another call.
     pub(super) fn append(&mut self, mut other: Self) {
         self.keys.append(&mut other.keys);
         self.args.append(&mut other.args);

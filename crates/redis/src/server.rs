@@ -5,7 +5,6 @@ use tower_pulse_core::condition::{Condition, Warning};
 
 use super::value::shown;
 
-/// The oldest supported versions.
 const OLDEST_REDIS: (u64, u64) = (6, 2);
 const OLDEST_VALKEY: (u64, u64) = (7, 2);
 
@@ -16,7 +15,7 @@ pub(super) struct Server {
     version: String,
     /// Whether a node of a cluster is used as a standalone server.
     is_lone_node: bool,
-    /// The policy of eviction, the number of evicted keys, and 1 if no memory is left, in the form of inspect.lua.
+    /// The eviction policy, the number of evicted keys, and 1 if no memory is left, as inspect.lua writes them.
     memory: String,
 }
 
@@ -56,7 +55,7 @@ impl Server {
         self.version().is_some()
     }
 
-    /// Warnings for the operator. `grant` is the rule that permits INFO.
+    /// `grant` is the rule that permits INFO.
     pub(super) fn warnings(&self, grant: &str) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let (name, flavour) = (self.name(), self.flavour);
@@ -72,20 +71,18 @@ impl Server {
             }
             Some(_) => {}
             None => warnings.push(Condition::UnknownServer.warning(format!(
-                "the server's version and policy of eviction are unknown, as INFO is denied: allow INFO with {grant}"
+                "the server's version and eviction policy are unknown, because INFO is denied: allow INFO with {grant}"
             ))),
         }
         warnings.extend(self.memory_warning());
         if self.is_lone_node {
             warnings.push(Condition::LoneNode.warning(
-                "the server is a node of a Redis Cluster, which may give its slot away: give its URL to \
-                 `redis_cluster` instead of `redis`",
+                "the server is a node of a Redis Cluster, and may lose its slot: use `redis_cluster` instead of `redis`",
             ));
         }
         warnings
     }
 
-    /// Stores the state of the server's memory, in the form of inspect.lua.
     pub(super) fn set_memory(&mut self, memory: &str) {
         self.memory = shown(memory.as_bytes());
     }
@@ -99,8 +96,8 @@ impl Server {
             }
             ("" | "noeviction", ..) => None,
             (policy, evicted, _) => Some(Condition::Eviction.warning(format!(
-                "maxmemory-policy is {policy}, so the server may evict data of this crate, and has evicted {evicted} \
-                 keys of all programs: set it to noeviction"
+                "maxmemory-policy is {policy}, so the server may evict this crate's data ({evicted} keys evicted so far): \
+                 set it to noeviction"
             ))),
         }
     }

@@ -1,4 +1,4 @@
-//! The status of the fleet: the living instances, the journal, and the samples that folding could not use.
+//! The status of the fleet: live instances, the journal, and the samples that folding could not use.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -31,21 +31,19 @@ const MAX_NAME_BYTES: isize = 300;
 /// The number of quarantined keys that one command lists.
 const QUARANTINE_AT_ONCE: usize = 1_000;
 
-/// The seconds from a listing that found nothing to report until the next. The status is read each second, but
-/// quarantined keys, mixed rankings and silent instances are rare.
+/// The seconds until the next listing after an empty one. The status is read each second, but quarantined keys, mixed
+/// rankings and silent instances are rare.
 const NOTHING_LISTED_FOR: i64 = 4;
 
-/// The approximate maximum number of listed rankings with several configurations.
+/// The most rankings with several configurations that are listed.
 const MAX_MIXED_RANKINGS: usize = 20;
 
-/// The approximate seconds after which an instance with a late heartbeat is silent.
+/// An instance is silent about this many seconds after its heartbeat was due.
 const SILENT_AFTER: i64 = 5;
-/// The most silent instances that are listed.
 const MAX_SILENT: isize = 5;
-/// The most living instances whose names are compared with the names of silent instances.
+/// The most live instances whose names are compared with the names of silent instances.
 const MAX_COMPARED: isize = 100;
 
-/// The fields of the state that are read.
 const FIELDS: [&str; 17] = [
     "created",
     "since",
@@ -66,8 +64,7 @@ const FIELDS: [&str; 17] = [
     "gone",
 ];
 
-/// The seconds between two INFO commands that the server may refuse, between two checks of large keys, and between two
-/// inspections by the folder.
+/// The seconds between two attempts of a refused INFO, two checks of large keys, and two inspections by the folder.
 const ASK_EVERY: i64 = 5;
 
 /// Whether at least [`ASK_EVERY`] seconds have passed since `last`. If so, sets `last` to now.
@@ -88,8 +85,8 @@ impl RedisStore {
         let grant = user.map_or_else(|| "ACL SETUSER … +xtrim".into(), |user| user.grant("xtrim"));
         (!refusal.is_empty()).then(|| {
             Condition::Untrimmed.warning(format!(
-                "folded entries of {} are not removed, and at `journal_bytes` instances hold their samples back, \
-                 as XTRIM is denied ({refusal}): allow XTRIM with {grant}",
+                "XTRIM is denied ({refusal}), so folded entries stay in {}, and at `journal_bytes` instances keep \
+                 their samples in memory: allow XTRIM with {grant}",
                 self.keys.journal()
             ))
         })
@@ -277,7 +274,7 @@ impl RedisStore {
             instances: number(instances),
             gone: shown_text("gone"),
             journal: Some(journal),
-            newer: field("newer").and_then(|newer| waiting(text(newer)?, low)),
+            newer: field("newer").and_then(|newer| newer_entry(text(newer)?, low)),
             time: self.time_of(time),
             ..status
         })
@@ -301,7 +298,7 @@ impl RedisStore {
 
 /// Parses the field `newer` of the state, which acquire.lua writes about an entry of a newer version: id, version, time
 /// and seconds of waiting.
-fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
+fn newer_entry(newer: &str, low: Position) -> Option<NewerEntry> {
     let mut words = newer.split(' ');
     let position: Position = words.next()?.parse().ok()?;
     let version: u64 = words.next()?.parse().ok()?;
@@ -313,7 +310,6 @@ fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
     (position > low && version > entry.readable).then_some(entry)
 }
 
-/// The warnings about rankings with several configurations.
 fn ranking_warnings(hash: &Value) -> Vec<String> {
     let fields = pairs(hash).filter_map(|(name, specs)| Some((bytes(name)?, bytes(specs)?)));
     let mut warnings = CarriedSpecs::warnings(fields);

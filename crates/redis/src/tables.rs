@@ -11,7 +11,7 @@ use super::script::READ;
 use super::value::{bytes, count, float, into_bytes, into_items, into_pairs, items, text};
 use tower_pulse_core::error::Result;
 use tower_pulse_core::store::StoreFuture;
-use tower_pulse_core::store::journal::{FieldValues, Step};
+use tower_pulse_core::store::journal::{FieldValues, VersionedResult};
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{
     Answers, Purpose, RankingPlace, TablePage, TableRead, TableReader,
@@ -21,7 +21,7 @@ use tower_pulse_model::pack;
 
 /// The most small fields that one script reads. A large field counts as several.
 const FIELDS_AT_ONCE: usize = 500;
-/// The number of tables from which one pipeline reads a page each.
+/// The most tables of which one pipeline reads a page.
 const PAGES_AT_ONCE: usize = 16;
 /// The cursor at which a scan begins and ends.
 const START: &str = "0";
@@ -34,7 +34,6 @@ fn weight(table: &Table) -> usize {
     }
 }
 
-/// The command that reads the values of some fields.
 fn values_command(table: &Table) -> &'static str {
     if table.is_ordered() {
         "ZMSCORE"
@@ -49,7 +48,7 @@ impl RedisStore {
         instance: &str,
         version: &str,
         fields: &[(Table, Vec<Vec<u8>>)],
-    ) -> Result<Step<Vec<FieldValues>>> {
+    ) -> Result<VersionedResult<Vec<FieldValues>>> {
         let mut values = vec![FieldValues::new(); fields.len()];
         let parts = fields.iter().enumerate().flat_map(|(at, (table, fields))| {
             let parts = fields.chunks((FIELDS_AT_ONCE / weight(table)).max(1));
@@ -57,7 +56,7 @@ impl RedisStore {
         });
         let mut parts: VecDeque<_> = parts.collect();
         while !parts.is_empty() {
-            let mut script = self.read_step(instance, version, None);
+            let mut script = self.read_script(instance, version, None);
             let (mut group, mut size) = (Vec::new(), 0);
             while let Some((_, table, fields)) = parts.front()
                 && (size == 0 || size + weight(table) * fields.len() <= FIELDS_AT_ONCE)
@@ -68,10 +67,10 @@ impl RedisStore {
                 size += 1 + weight(table) * fields.len();
                 group.extend(parts.pop_front());
             }
-            let reply = match self.run_step(&READ, &script).await? {
-                Step::Done(reply) => reply,
-                Step::Stale(version) => return Ok(Step::Stale(version)),
-                Step::Absent => return Ok(Step::Absent),
+            let reply = match self.run_versioned(&READ, &script).await? {
+                VersionedResult::Done(reply) => reply,
+                VersionedResult::Stale(version) => return Ok(VersionedResult::Stale(version)),
+                VersionedResult::Absent => return Ok(VersionedResult::Absent),
             };
             let mut replies = items(&reply).iter().skip(3);
             for (at, _, fields) in group {
@@ -81,10 +80,9 @@ impl RedisStore {
                 values[at].extend(reply.chain(std::iter::repeat(None)).take(fields.len()));
             }
         }
-        Ok(Step::Done(values))
+        Ok(VersionedResult::Done(values))
     }
 
-    /// Sends the commands of some reads.
     async fn send_reads(&self, purpose: Purpose, reads: &[TableRead]) -> Result<Vec<Reply>> {
         let mut pipeline = pipe();
         for read in reads {
@@ -165,15 +163,14 @@ impl TableReader for RedisStore {
     }
 }
 
-/// The number of reads that one pipeline answers.
+/// How many reads, from the first on, one pipeline answers.
 fn len_of_part(reads: &[TableRead]) -> usize {
     let pages = reads.iter().enumerate();
     let mut pages = pages.filter(|(_, read)| matches!(read, TableRead::Page(..)));
     pages.nth(PAGES_AT_ONCE).map_or(reads.len(), |(at, _)| at)
 }
 
-/// Reads an answer from the next replies. A key of another type reads as empty here, and is quarantined when it is
-/// written.
+/// A key of another type reads as empty here, and is quarantined when it is written.
 fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TablePage {
     let mut next = || replies.next().and_then(Result::ok).unwrap_or(Value::Nil);
     match read {
@@ -208,7 +205,6 @@ fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableP
     }
 }
 
-/// The page in an answer to HSCAN.
 fn page_in(value: Value) -> TablePage {
     let Ok([next, fields]) = <[Value; 2]>::try_from(into_items(value)) else {
         return TablePage::default();

@@ -13,7 +13,7 @@ pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
     }
 }
 
-/// The bytes of a value, without copying.
+/// Does not copy.
 pub(super) fn into_bytes(value: Value) -> Option<Vec<u8>> {
     match value {
         Value::BulkString(bytes) => Some(bytes),
@@ -38,7 +38,6 @@ pub(super) fn number(value: &Value) -> u64 {
     int(value).map_or(0, |n| n.max(0).unsigned_abs())
 }
 
-/// A non-negative number.
 pub(super) fn count(value: &Value) -> Option<usize> {
     usize::try_from(int(value)?).ok()
 }
@@ -55,7 +54,6 @@ pub(super) fn into_items(value: Value) -> Vec<Value> {
     value.into_sequence().unwrap_or_default()
 }
 
-/// The time in the answer to TIME.
 #[cfg(feature = "row-cache")]
 pub(super) fn unix_seconds(value: &Value) -> f64 {
     let part = |at: usize| items(value).get(at).and_then(int).unwrap_or(0) as f64;
@@ -68,13 +66,12 @@ pub(super) fn pairs(value: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     pairs.map(|pair| (&pair[0], &pair[1]))
 }
 
-/// The pairs of a value, without copying.
+/// Does not copy.
 pub(super) fn into_pairs(value: Value) -> impl Iterator<Item = (Value, Value)> {
     let mut items = into_items(value).into_iter();
     std::iter::from_fn(move || Some((items.next()?, items.next()?)))
 }
 
-/// The members of a set of statistics.
 pub(super) const STATISTICS: [&str; 5] = ["count", "sum", "sumsq", "min", "max"];
 
 /// Whether any score of [`STATISTICS`] is present.
@@ -93,7 +90,7 @@ pub(super) fn access_time(scores: &Value) -> Result<Option<AccessTimeStats>, &'s
     }
     let score = |score: &Value| match float(score) {
         Some(score) if score.is_finite() => Ok(score),
-        Some(_) => Err("a score is not a finite number; mend it with ZADD, or delete the key"),
+        Some(_) => Err("a score is not a finite number; repair it with ZADD, or delete the key"),
         None => Err("a member of min, max, count, sum and sumsq is missing; delete the key"),
     };
     Ok(Some(AccessTimeStats {
@@ -107,11 +104,10 @@ pub(super) fn access_time(scores: &Value) -> Result<Option<AccessTimeStats>, &'s
 
 /// The length of an hour in ISO form, in bytes. Reads ask for one more byte, which shows whether the text is longer.
 pub(super) const ISO_HOUR_LEN: isize = 19;
-/// The most characters that are shown of a text from the server.
 const MAX_SHOWN: usize = 300;
 
 /// Makes a text from the server safe to log and show: one line of at most 300 characters, in which unprintable
-/// characters are escaped. Every text from the server passes through this function, which is idempotent.
+/// characters are escaped. A second call changes nothing.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let chars = bytes.utf8_chunks().flat_map(|chunk| {
         // Quotes and backslashes are printable, and escaping them would make the text longer at each pass.

@@ -13,7 +13,7 @@ use super::events::Events;
 use super::handle::{RowCache, list};
 use super::loader::{self, RowLoader};
 use super::local::Local;
-use super::places::Places;
+use super::permits::Permits;
 use super::single_flight::SingleFlight;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::handle::Handle;
@@ -22,7 +22,6 @@ use tower_pulse_core::task::Task;
 use tower_pulse_model::context::Kind;
 use tower_pulse_redis::RedisStore;
 
-/// The longest name of a cache, in bytes.
 const MAX_NAME: usize = 100;
 
 /// Builds a [`RowCache`]. Created by [`RowCache::builder`].
@@ -67,7 +66,7 @@ impl<L> RowCacheBuilder<L> {
     }
 
     /// Names the cache, for a service with several caches. Its keys are `delay:{name}:`, `schedule:{name}:` and
-    /// `inv:{name}:{id}`; the unnamed cache has the book's `delay:`, `schedule:` and `inv:{id}`. 1 to 100 bytes,
+    /// `inv:{name}:{id}`; the unnamed cache has the book's `delay:`, `schedule:` and `inv:{id}`. At most 100 bytes,
     /// without colons and control characters.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.options.name = name.into();
@@ -122,8 +121,8 @@ impl<L> RowCacheBuilder<L> {
         self
     }
 
-    /// Drops the schedule of a row that does not exist according to the loader. By default only the cached row is
-    /// removed, and the loader is asked again at the next refresh.
+    /// Also removes the schedule of a row that does not exist according to the loader. By default, only the cached row
+    /// is removed, and the loader is asked again at the next refresh.
     pub fn drop_missing(mut self, drop: bool) -> Self {
         self.options.drop_missing = drop;
         self
@@ -155,7 +154,7 @@ impl<L> RowCacheBuilder<L> {
         let options = &self.options;
         let name = &options.name;
         if name.len() > MAX_NAME || name.contains(|c: char| c == ':' || c.is_control()) {
-            let allowed = "at most 100 bytes, without colons and control characters";
+            let allowed = "must have at most 100 bytes, without colons and control characters";
             return Err(BuildError::new("name", format!("{name:?}"), allowed));
         }
         let [concurrency, bytes, rows] = [options.concurrency, options.max_bytes, options.max_rows];
@@ -191,10 +190,10 @@ impl<L: RowLoader> RowCacheBuilder<L> {
     /// Builds the cache and spawns its task, which `Pulse::shutdown` joins.
     ///
     /// # Errors
-    /// Fails if a field is out of range, the store of the `Pulse` is not Redis, or there is no Tokio runtime.
+    /// Fails if a field is out of range, the name is taken, the store is not in Redis, or there is no Tokio runtime.
     pub fn build(self) -> Result<RowCache, BuildError> {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            let allowed = "a Tokio runtime; without one, use `build_with_task`";
+            let allowed = "call `build` within a Tokio runtime, or use `build_with_task`";
             return Err(BuildError::new("runtime", "none", allowed));
         };
         let handle = self.handle.clone();
@@ -206,7 +205,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
     /// Builds the cache and returns its task, which the caller runs on a Tokio runtime.
     ///
     /// # Errors
-    /// Fails if a field is out of range, or the store of the `Pulse` is not Redis.
+    /// Fails if a field is out of range, the name is taken, or the store is not in Redis.
     pub fn build_with_task(self) -> Result<(RowCache, Task), BuildError> {
         self.validate()?;
         let (handle, options) = (self.handle, self.options);
@@ -222,13 +221,13 @@ impl<L: RowLoader> RowCacheBuilder<L> {
         };
         let (clock, recorder) = (handle.clock().clone(), handle.recorder());
         let cache = Arc::new(Cache {
-            loading: recorder.entry(Kind::Timer, &format!("{prefix}:load")),
+            loading: recorder.context(Kind::Timer, &format!("{prefix}:load")),
             events: Events::new(recorder, &prefix),
             local: Local::new(clock.clone(), options.local_bytes),
             store,
             clock,
             loader: loader::any(self.loader, options.deadline, options.max_bytes),
-            places: Places::new(options.concurrency),
+            permits: Permits::new(options.concurrency),
             options,
             scheduled: Notify::new(),
             loads: SingleFlight::default(),
@@ -240,7 +239,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
             Box::pin(async move { list(&cache, &query).await })
         });
         if !handle.row_caches().add(&name, listing) {
-            let allowed = "a name that no other cache of this `Pulse` has";
+            let allowed = "must be a name that no other cache of this `Pulse` has";
             return Err(BuildError::new("name", format!("{name:?}"), allowed));
         }
         let daemon = Daemon::new(cache.clone(), &handle);

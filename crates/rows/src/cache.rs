@@ -1,5 +1,5 @@
-//! The cache that handles and the task share: refreshes leased rows, and reads cached rows. The futures that a handle
-//! awaits are boxed, so that only this crate compiles them: see [`BoxFuture`].
+//! The cache that the daemon and the handles share: refreshes leased rows, and reads cached rows. The futures that a
+//! handle awaits are boxed, so that only this crate compiles them: see [`BoxFuture`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::error::RowError;
 use super::events::{Event, Events};
 use super::loader::AnyLoader;
 use super::local::{Local, ReadRow};
-use super::places::{Place, Places};
+use super::permits::{Permit, Permits};
 use super::single_flight::SingleFlight;
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::Result;
@@ -30,12 +30,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest wait after a failure, in seconds.
 const MAX_BACKOFF: f64 = 60.0;
 
-/// The configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) name: String,
     pub(super) concurrency: usize,
-    /// The longest time for loading a row.
     pub(super) deadline: Duration,
     pub(super) max_age: Option<Duration>,
     pub(super) unscheduled_age: Duration,
@@ -55,14 +53,14 @@ impl Options {
     }
 }
 
-/// The cache that handles and the task share.
+/// The cache that the daemon and the handles share.
 pub(super) struct Cache {
     pub(super) options: Options,
     pub(super) store: Arc<RedisStore>,
     pub(super) clock: Clock,
     pub(super) loader: AnyLoader,
-    /// Each load holds a place until its row is written.
-    pub(super) places: Places,
+    /// Each load holds a permit until its row is written.
+    pub(super) permits: Permits,
     pub(super) local: Local,
     /// The context that times loads.
     pub(super) loading: Arc<ContextHandle>,
@@ -75,10 +73,9 @@ pub(super) struct Cache {
     pub(super) fetches: SingleFlight<Answer>,
 }
 
-/// A row that several callers may share; `None` if it does not exist.
+/// A row that several callers may share; `None` if it does not exist, or is not cached.
 pub(super) type Answer = Result<Option<ReadRow>, RowError>;
 
-/// The result of a refresh.
 pub(super) struct Refreshed {
     pub(super) row: Answer,
     /// Whether the store accepted the result.
@@ -92,21 +89,20 @@ impl Cache {
         leasing.await
     }
 
-    /// Loads a leased row and writes it.
-    pub(super) async fn refresh(&self, token: &str, leased: LeasedRow, place: Place) -> Refreshed {
+    pub(super) async fn refresh(&self, token: &str, row: LeasedRow, permit: Permit) -> Refreshed {
         let options = &self.options;
-        let (id, is_scheduled) = (leased.id.clone(), leased.due.is_some());
+        let (id, is_scheduled) = (row.id.clone(), row.due.is_some());
         let ttl = match is_scheduled {
             true => options.max_age,
             false => Some(options.unscheduled_age),
         };
         let row = FinishedRow {
-            loaded: self.load(&id, &place).await,
+            loaded: self.load(&id, &permit).await,
             drop_missing: options.drop_missing,
             ttl: ttl.map(|ttl| ttl.as_secs_f64()),
             spread: fastrand::f64().max(0.01),
-            backoff: backoff(leased.failures),
-            leased,
+            backoff: backoff(row.failures),
+            leased: row,
         };
         let finished = self.store.finish_row(&options.name, token, &row).await;
         let is_written = finished.as_ref().is_ok_and(|report| report.is_written);
@@ -127,8 +123,8 @@ impl Cache {
     }
 
     /// Leases a row and refreshes it; `None` if the row is leased or cached already. If `is_forced`, takes the lease
-    /// from another holder, and refreshes even a cached row. Waits for a place before the lease, so a leased row never
-    /// waits for a place. The refresh runs in its own task, which continues if the caller is dropped, because other
+    /// from another holder, and refreshes even a cached row. Waits for a permit before the lease, so a leased row never
+    /// waits for a permit. The refresh runs in its own task, which continues if the caller is dropped, because other
     /// callers wait for the end of the lease.
     #[inline(never)]
     pub(super) fn refresh_in_task<'a>(
@@ -137,7 +133,7 @@ impl Cache {
         is_forced: bool,
     ) -> StoreFuture<'a, Option<Refreshed>> {
         Box::pin(async move {
-            let place = self.places.for_caller().await;
+            let permit = self.permits.for_caller().await;
             let (cache, leased) = (self.clone(), id.to_owned());
             let task = tokio::spawn(async move {
                 let (id, max_bytes) = (&*leased, cache.options.max_bytes);
@@ -148,7 +144,7 @@ impl Cache {
                 let token = short_random_name();
                 let leased = cache.lease(&token, which).await?;
                 Ok(match leased.rows.into_iter().next() {
-                    Some(row) => Some(cache.refresh(&token, row, place).await),
+                    Some(row) => Some(cache.refresh(&token, row, permit).await),
                     None => None,
                 })
             });
@@ -161,9 +157,9 @@ impl Cache {
         })
     }
 
-    async fn load(&self, id: &str, place: &Place) -> LoadedRow {
+    async fn load(&self, id: &str, permit: &Permit) -> LoadedRow {
         let start = self.clock.tick();
-        let loaded = (self.loader)(id.to_owned(), place).await;
+        let loaded = (self.loader)(id.to_owned(), permit).await;
         let outcome = match loaded {
             Ok(_) => Outcome::Completed,
             Err(_) => Outcome::Failed,
@@ -191,8 +187,8 @@ impl Cache {
                     false => self.load_uncached(id).await,
                 }
             };
-            // A nested load that joined another load could deadlock: the other load may wait for the same place.
-            match self.places.is_nested() {
+            // A nested load that joined another load could deadlock: the other load may wait for the same permit.
+            match self.permits.is_nested() {
                 true => load.await,
                 false => self.loads.join(id, load).await,
             }
@@ -213,7 +209,7 @@ impl Cache {
                 Ok(None) => {}
                 Err(_) => return self.load_uncached(id).await,
             }
-            // The deadline starts when another process first holds the lease, because getting a place may take long.
+            // The deadline starts when another process first holds the lease, because getting a permit may take long.
             let now = tokio::time::Instant::now();
             if now >= *deadline.get_or_insert(now + self.options.lease()) {
                 let reason = "another process has not loaded it in time";
@@ -224,15 +220,14 @@ impl Cache {
     }
 
     async fn load_uncached(&self, id: &str) -> Answer {
-        let place = self.places.for_caller().await;
-        let loaded = self.load(id, &place).await;
+        let permit = self.permits.for_caller().await;
+        let loaded = self.load(id, &permit).await;
         if let Err(reason) = &loaded {
             self.local.remember_failure(id, reason);
         }
         answer(id, loaded)
     }
 
-    /// Reads a row and counts the read.
     #[inline(never)]
     pub(super) fn read<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
@@ -288,7 +283,7 @@ impl Cache {
         })
     }
 
-    /// Reads rows from the store, or the rows that this process remembers if the store is unreachable.
+    /// Reads rows from the store; with `local_fallback`, remembered rows if the store fails.
     async fn fetch_many(&self, ids: &[String]) -> Result<Vec<Option<ReadRow>>> {
         let (name, max_bytes) = (&self.options.name, self.options.max_bytes);
         let error = match self.store.cached_rows(name, ids, max_bytes).await {
@@ -311,7 +306,7 @@ impl Cache {
     fn note_read(&self, id: &str, row: Option<CachedRow>) -> Option<ReadRow> {
         let row = row.map(|row| {
             let unscheduled = self.options.unscheduled_age.as_secs_f64();
-            // The time to live gives the age of a row without a schedule, unless that time exceeds `unscheduled_age`.
+            // The age of a row without a schedule is `unscheduled_age` minus its time to live, if not negative.
             let ttl = row.ttl.filter(|ttl| *ttl <= unscheduled);
             let age = row.age.or(ttl.map(|ttl| unscheduled - ttl));
             ReadRow {
@@ -350,7 +345,6 @@ fn backoff(failures: u32) -> f64 {
     seconds.min(MAX_BACKOFF) * (0.5 + fastrand::f64() / 2.0)
 }
 
-/// The answer for a row that has just been loaded.
 fn answer(id: &str, loaded: LoadedRow) -> Answer {
     let refused = |reason| RowError::Load(format!("row {id:?} could not be loaded: {reason}"));
     let json = loaded.map_err(refused)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::cache::Cache;
-use super::places::Place;
+use super::permits::Permit;
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::handle::Handle;
@@ -28,7 +28,6 @@ pub(super) struct Daemon {
     loading: JoinSet<LoadEnd>,
     /// The longest wait for rows that are being loaded when the task ends.
     end_timeout: Duration,
-    /// Whether the store answered the last call.
     is_answered: bool,
     notices: Notices,
 }
@@ -60,16 +59,16 @@ impl Daemon {
         let (cache, mut admission) = (self.cache.clone(), stopped.admission());
         while !stopped.is_set() {
             let end_timeout = self.end_timeout;
-            // While the store does not answer, callers may use all places but one.
+            // While the store does not answer, callers may use all permits but one.
             let most = match self.is_answered {
                 true => cache.options.concurrency,
                 false => 1,
             };
-            let Some(places) = stopped.or(Box::pin(cache.places.for_daemon(most))).await else {
+            let Some(permits) = stopped.or(Box::pin(cache.permits.for_daemon(most))).await else {
                 break;
             };
             let next = {
-                let lease = self.lease(places);
+                let lease = self.lease(permits);
                 tokio::pin!(lease);
                 let Some(next) = stopped.or(Box::pin(&mut lease)).await else {
                     // Waits for the call to end: a dropped call could lease rows that are then never loaded.
@@ -90,7 +89,6 @@ impl Daemon {
             }
         }
         let loaded = async { while self.loading.join_next().await.is_some() {} };
-        // Dropping the set aborts the remaining loads.
         let _ = tokio::time::timeout(self.end_timeout, loaded).await;
     }
 
@@ -98,8 +96,8 @@ impl Daemon {
     async fn wait(&mut self, mut wait: Duration) {
         let cache = self.cache.clone();
         let start = cache.clock.tick();
-        // The shortest wait applies while a place is free. Otherwise, the next free place is filled at once.
-        if cache.places.is_free() {
+        // The shortest wait applies while a permit is free. Otherwise, the next free permit is used at once.
+        if cache.permits.is_free() {
             cache.clock.sleep(MIN_WAIT).await;
         }
         loop {
@@ -108,7 +106,7 @@ impl Daemon {
                 () = cache.clock.sleep(left) => break,
                 () = cache.scheduled.notified() => break,
                 Some(loaded) = self.loading.join_next() => {
-                    if let Ok(loaded) = loaded && let Some(next) = self.ended(loaded) {
+                    if let Ok(loaded) = loaded && let Some(next) = self.until_due(loaded) {
                         wait = wait.min(cache.clock.since(start).saturating_add(next));
                     }
                 }
@@ -116,23 +114,23 @@ impl Daemon {
         }
         // The leases of these rows have ended, so the next check finds when the rows are due.
         while let Some(loaded) = self.loading.try_join_next() {
-            let _ = loaded.map(|loaded| self.ended(loaded));
+            let _ = loaded.map(|loaded| self.until_due(loaded));
         }
     }
 
-    /// The time after the end of a load until its row is due.
-    fn ended(&self, loaded: LoadEnd) -> Option<Duration> {
+    /// The time from the end of a load until its row is due. Warns of an error of the store.
+    fn until_due(&self, loaded: LoadEnd) -> Option<Duration> {
         if let Err(error) = &loaded {
             self.warn_of_store(error);
         }
         Duration::try_from_secs_f64(loaded.ok()??.max(0.0)).ok()
     }
 
-    /// Leases as many due rows as there are places, and begins to load them. Returns the wait until the next check.
+    /// Leases as many due rows as there are permits, and begins to load them. Returns the wait until the next check.
     /// Warns of an error of the store.
-    async fn lease(&mut self, mut places: Vec<Place>) -> Result<Duration> {
+    async fn lease(&mut self, mut permits: Vec<Permit>) -> Result<Duration> {
         let token = short_random_name();
-        let most = places.len();
+        let most = permits.len();
         let leased = self.cache.lease(&token, LeaseOf::Due(most)).await;
         self.is_answered = leased.is_ok();
         let leased = leased.inspect_err(|error| self.warn_of_store(error))?;
@@ -140,11 +138,11 @@ impl Daemon {
         let is_full = leased.rows.len() >= most;
         for row in leased.rows {
             // The store leases no more rows than asked for.
-            let Some(place) = places.pop() else { break };
-            self.load(token.clone(), row, place);
+            let Some(permit) = permits.pop() else { break };
+            self.load(token.clone(), row, permit);
         }
         Ok(match leased.next {
-            // More rows may be due: check again once a place is free.
+            // More rows may be due: check again once a permit is free.
             _ if is_full => Duration::ZERO,
             Some(seconds) => Duration::try_from_secs_f64(seconds)
                 .unwrap_or(MAX_WAIT)
@@ -153,10 +151,10 @@ impl Daemon {
         })
     }
 
-    fn load(&mut self, token: String, row: LeasedRow, place: Place) {
+    fn load(&mut self, token: String, row: LeasedRow, permit: Permit) {
         let cache = self.cache.clone();
         self.loading.spawn(async move {
-            let refreshed = cache.refresh(&token, row, place).await;
+            let refreshed = cache.refresh(&token, row, permit).await;
             if let Err(error) = &refreshed.row {
                 tracing::debug!("a row was not refreshed: {error}");
             }
@@ -179,8 +177,7 @@ impl Daemon {
         if let Some((entry, reason)) = problems.first() {
             let name = &self.cache.options.name;
             self.warn(format!(
-                "{} entries in the schedule of the cache {name:?} are no rows, and are skipped, such as {entry}: {reason}. \
-                 Delete them",
+                "{} entries in the schedule of the cache {name:?} are skipped, such as {entry} ({reason}): delete them with ZREM",
                 problems.len()
             ));
         }
@@ -188,6 +185,6 @@ impl Daemon {
 
     fn warn(&self, text: String) {
         let warning = Condition::RowRefresh.warning(text);
-        self.notices.fails(&self.cache.clock, warning);
+        self.notices.add_failure(&self.cache.clock, warning);
     }
 }

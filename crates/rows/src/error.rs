@@ -12,11 +12,11 @@ use tower_pulse_core::error::StoreError;
 pub enum RowError {
     /// The store failed. Scheduled rows stay scheduled, and are refreshed once the store answers.
     Store(StoreError),
-    /// The loader failed, panicked or took too long. A cached row stays.
+    /// The row could not be loaded. A cached row stays.
     Load(String),
     /// The cached JSON of the row with this id does not parse as the requested type.
     Type(String, Arc<dyn Error + Send + Sync>),
-    /// The id is longer than 256 bytes, or the delay longer than a year.
+    /// The id exceeds 256 bytes, or the interval exceeds a year.
     NotAllowed(String),
     /// The cache already has `max_rows` scheduled rows. The text names the first row that was not scheduled.
     Full(String),

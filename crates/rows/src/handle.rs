@@ -13,9 +13,8 @@ use tower_pulse_core::row_lists::{RowList, RowsQuery};
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_redis::rows::{ROWS_AT_ONCE, RowDelay};
 
-/// The longest id of a row, in bytes.
 const MAX_ID: usize = 256;
-/// The longest delay, in seconds.
+/// The longest interval, in seconds.
 const YEAR: f64 = 365.0 * 86_400.0;
 
 /// A cache of rows. Cheap to clone; serves as axum state.
@@ -58,17 +57,17 @@ impl RowCache {
         &self,
         rows: impl IntoIterator<Item = (I, Duration)>,
     ) -> Result<(), RowError> {
-        let delay = |(id, every): (I, Duration)| {
+        let row = |(id, every): (I, Duration)| {
             let (id, seconds): (String, _) = (id.into(), every.as_secs_f64());
             checked(&id)?;
             match seconds <= YEAR {
                 true => Ok((id, seconds)),
                 false => Err(RowError::NotAllowed(format!(
-                    "a delay of {seconds} s: at most a year is allowed, and 0 removes the row"
+                    "an interval of {seconds} s: at most a year is allowed, and 0 removes the row"
                 ))),
             }
         };
-        let rows: Vec<RowDelay> = rows.into_iter().map(delay).collect::<Result<_, _>>()?;
+        let rows: Vec<RowDelay> = rows.into_iter().map(row).collect::<Result<_, _>>()?;
         self.schedule_all(&rows).await
     }
 
@@ -121,9 +120,9 @@ impl RowCache {
     /// Returns the cached row; `None` if it is not cached.
     ///
     /// # Errors
-    /// [`RowError::NotAllowed`], [`RowError::Type`], or [`RowError::Store`] if the store does not answer within the
-    /// response timeout (500 ms by default; 10 s for a row above 4 MiB whose transfer stalls) and
-    /// [`local_fallback`](super::RowCacheBuilder::local_fallback) does not have the row.
+    /// [`RowError::NotAllowed`], [`RowError::Type`], or [`RowError::Store`] if the store fails and
+    /// [`local_fallback`](super::RowCacheBuilder::local_fallback) does not have the row. A wait for the store ends
+    /// after the response timeout (500 ms by default), or after 10 s for a row above 4 MiB.
     pub async fn get<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Row<T>>, RowError> {
         let row = self.0.read(checked(id)?).await?;
         row.map(|row| parsed(id, &row)).transpose()
@@ -175,8 +174,7 @@ impl RowCache {
     }
 }
 
-/// Lists some scheduled rows of a cache, and counts all scheduled rows. Failing rows come first, then the rows that
-/// have been due for the longest time.
+/// Lists some matching rows of a cache, and counts all of them. Failing rows come first, then the others by due time.
 pub async fn list(cache: &RowCache, query: &RowsQuery) -> Result<RowList, StoreError> {
     cache.0.list(query).await
 }

@@ -3,7 +3,7 @@
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
-// Read `places` (how many rows are loaded at once), `loader`, `events` and `local` (counts and rows of this process),
+// Read `permits` (how many rows are loaded at once), `loader`, `events` and `local` (counts and rows of this process),
 // `single_flight` (callers that share an answer), `cache` (refreshing and reading), `handle` (the public calls),
 // `daemon` (the task that refreshes due rows), then `builder` (the configuration).
 
@@ -15,7 +15,7 @@ mod events;
 mod handle;
 mod loader;
 mod local;
-mod places;
+mod permits;
 mod single_flight;
 
 pub use self::builder::RowCacheBuilder;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::places::Place;
+use super::permits::Permit;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_redis::rows::LoadedRow;
 
@@ -17,7 +17,7 @@ use tower_pulse_redis::rows::LoadedRow;
 /// Any closure from an id to a future of `Result<Option<T>, E>` is a loader: `Ok(None)` says that the row does not
 /// exist. Implement the trait for a loader that has a name or its own state.
 pub trait RowLoader: Send + Sync + 'static {
-    /// The row. It is cached as JSON; for readers in other languages it should be a JSON object.
+    /// The row, which is cached as JSON. For readers in other languages, the JSON should be an object.
     type Row: Serialize + Send;
     /// The reason why a row could not be loaded.
     type Error: Display + Send;
@@ -44,16 +44,16 @@ where
     }
 }
 
-/// A type-erased loader, which loads a row while its place is held.
+/// A type-erased loader, which loads a row while its permit is held.
 pub(super) type AnyLoader =
-    Arc<dyn Fn(String, &Place) -> BoxFuture<'static, LoadedRow> + Send + Sync>;
+    Arc<dyn Fn(String, &Permit) -> BoxFuture<'static, LoadedRow> + Send + Sync>;
 
 /// Wraps a loader with a deadline and a size limit, and turns its panics into errors.
 pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize) -> AnyLoader {
     let loader = Arc::new(loader);
-    Arc::new(move |id, place| {
+    Arc::new(move |id, permit| {
         let loader = loader.clone();
-        let load = place.scope(async move {
+        let load = permit.scope(async move {
             let row = loader.load(id).await.map_err(|error| error.to_string())?;
             let Some(row) = row else { return Ok(None) };
             serde_json::to_vec(&row)

@@ -87,7 +87,6 @@ impl Local {
         state.rows.insert(id, (number, self.clock.tick(), row));
     }
 
-    /// Counts a read of a row, or a failed load.
     pub(super) fn count(&self, id: &str, event: Event) {
         let counts = &mut lock(&self.state).counts;
         // Half of the counts are reserved for rows with hits, because clients may make up ids.
@@ -100,7 +99,6 @@ impl Local {
         }
     }
 
-    /// The hits, misses and failed loads of a row.
     pub(super) fn counts(&self, id: &str) -> [u64; 3] {
         let state = lock(&self.state);
         state.counts.get(id).copied().unwrap_or_default()
@@ -174,7 +172,6 @@ mod tests {
         }
         let rows = lock(&local.state).rows.len();
         assert!((5..=10).contains(&rows), "{rows}");
-        // The most recent rows are left.
         let first = 50 - rows;
         assert!((first..50).all(|number| last(&number.to_string()).is_some()));
         let first = first.to_string();
@@ -214,11 +211,9 @@ mod tests {
         let failed = local.failed();
         assert_eq!((failed.len(), &*failed[0].id), (MAX_FAILED, "1"));
         assert_eq!((failed[0].failures, failed[0].age), (2, 0.0));
-        let last = &failed[MAX_FAILED - 1];
-        assert_eq!(
-            (&*last.id, &*last.last_error, last.age),
-            ("2", "away ", 3.0)
-        );
+        let oldest = &failed[MAX_FAILED - 1];
+        let oldest = (&*oldest.id, &*oldest.last_error, oldest.age);
+        assert_eq!(oldest, ("2", "away ", 3.0));
         local.forget_failure("1");
         assert_eq!(local.failed().len(), MAX_FAILED - 1);
     }

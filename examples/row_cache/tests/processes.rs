@@ -60,7 +60,7 @@ async fn two_processes_read_a_scheduled_offer_from_the_cache() {
     }
     let after = (stats(&mut a).await, stats(&mut b).await);
     let reads = after.0.0 + after.1.0 - before.0.0 - before.1.0;
-    assert!(reads < 200, "{reads} reads of the database for 600 pages");
+    assert!(reads < 200, "{reads} database reads for 600 requests");
     let direct = a.json("/offers/7?direct=1").await;
     assert_eq!(direct["name"], "Offer 7");
     assert_eq!(
@@ -120,7 +120,7 @@ async fn the_rows_of_a_process_that_is_killed_are_refreshed_by_another() {
 }
 
 #[tokio::test]
-async fn rows_go_on_after_redis_was_away() {
+async fn rows_are_refreshed_again_after_redis_was_away() {
     let server = RedisServer::start().await;
     let (_dir, _processes, [mut a, mut b]) = two_processes(&server.url()).await;
     let scheduled = a
@@ -132,7 +132,7 @@ async fn rows_go_on_after_redis_was_away() {
     })
     .await;
     server.freeze();
-    // Meanwhile, the page is answered from the database.
+    // Meanwhile, the database has the answer.
     let offer = a.get("/offers/7").await;
     assert_eq!(offer.status, 200, "{}", offer.text());
     server.thaw();

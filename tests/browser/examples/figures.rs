@@ -1,5 +1,5 @@
-//! Measures the speed of the page, for `docs/cost.md`: `make page-figures`. Needs a quiet machine.
-#![allow(clippy::print_stdout, reason = "it prints a table")]
+//! Measures the speed of the dashboard, for `docs/cost.md`: `make page-figures`. Needs a quiet machine.
+#![allow(clippy::print_stdout, reason = "the output is a table")]
 
 use pulse_browser::page::{Page, quoted};
 use pulse_browser::service::Service;
@@ -56,15 +56,14 @@ async fn main() {
     );
 }
 
-fn print(what: &str, mut millis: Vec<f64>, bound: f64) {
+fn print(measured: &str, mut millis: Vec<f64>, bound: f64) {
     millis.sort_by(f64::total_cmp);
     let median = millis[millis.len() / 2];
     let (least, most) = (millis[0], millis[millis.len() - 1]);
-    println!("{what:<64} {median:>8.1} {least:>8.1} {most:>8.1} {bound:>7}");
+    println!("{measured:<64} {median:>8.1} {least:>8.1} {most:>8.1} {bound:>7}");
 }
 
-/// Milliseconds from the start of the navigation to the first paint with content, with all assets in the browser's
-/// cache.
+/// Milliseconds from the start of a navigation to the first paint with content. The browser's cache has all assets.
 async fn first_paints(page: &Page) -> Vec<f64> {
     let paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0";
     let mut millis = Vec::new();
@@ -76,7 +75,7 @@ async fn first_paints(page: &Page) -> Vec<f64> {
     millis
 }
 
-/// Milliseconds of a click on an element that draws the whole screen again, with its layout.
+/// Milliseconds in which a click draws the whole screen again, including the layout.
 async fn redraws(page: &Page, selector: &str) -> Vec<f64> {
     let script = format!(
         "(() => {{

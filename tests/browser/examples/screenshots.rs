@@ -1,6 +1,6 @@
 //! Writes every screen in both themes, 390, 1,440 and 1,920 pixels wide, to `target/screenshots/`, and README's picture:
 //! `make screenshots`.
-#![allow(clippy::print_stdout, reason = "it says where the pictures are")]
+#![allow(clippy::print_stdout, reason = "prints where the pictures are")]
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use pulse_browser::page::Page;
 use pulse_browser::screens::SCREENS;
 use pulse_browser::shop::Shop;
 
-/// The incident in the pictures. This incident fills most parts of the page.
+/// The incident in the pictures, which fills most parts of the dashboard.
 const INCIDENT: &str = "bad_deploy";
 
 /// README's picture, and its maximum size in bytes.
 const PICTURE: &str = "docs/overview.png";
 const PICTURE_LIMIT: usize = 300_000;
 
-/// The sizes of the pictures, by the name of their width.
+/// The sizes of the pictures, named by their width.
 const SIZES: [(&str, Size); 3] = [
     ("390", Size::PHONE),
     ("1440", Size::USUAL),

@@ -1,7 +1,7 @@
-//! The dashboard of one version of tower-pulse with the API of another version, as when both serve behind one load
-//! balancer: `make test-all-versions`. The argument is the demo of the other version. Prints what each screen shows.
+//! The dashboard of one version with the API of another version, as when both serve behind one load balancer:
+//! `make test-all-versions`. The argument is the demo of the other version. Prints what each screen shows.
 //! Fails if a screen breaks, or shows neither its figures nor the reason why it has none.
-#![allow(clippy::print_stdout, reason = "it prints a table")]
+#![allow(clippy::print_stdout, reason = "the output is a table")]
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,19 +30,11 @@ async fn main() -> ExitCode {
     let patience = std::time::Duration::from_secs(600);
     let this = Demo::start_within(patience, built(), &[], &ENV).await;
     let other = Demo::start_within(patience, other, &[], &ENV).await;
-    let pairs = [
-        (
-            "this dashboard, the other's API",
-            this.address(),
-            other.address(),
-        ),
-        (
-            "the other's dashboard, this API",
-            other.address(),
-            this.address(),
-        ),
-    ];
-    for (name, page, api) in pairs {
+    let (this, other) = (this.address(), other.address());
+    for (name, page, api) in [
+        ("this dashboard, the other's API", this, other),
+        ("the other's dashboard, this API", other, this),
+    ] {
         println!("{name}");
         let proxy = ReverseProxy::between("", page, api).await;
         for screen in SCREENS {
@@ -52,8 +44,6 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Prints what the dashboard shows at a URL. Panics if the dashboard breaks, or shows neither figures nor the reason
-/// why it has none.
 async fn show(screen: &str, url: &str) {
     let page = Page::empty().await;
     // The dashboard logs a `TypeError` for an answer that it cannot draw.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::page::Page;
 
-/// axe-core's script, which npm puts into the target directory, with the digest of the lock file.
+/// axe-core's script. npm puts the script into the target directory, if its digest is that of the lock file.
 static SCRIPT: LazyLock<String> = LazyLock::new(|| {
     let test = std::env::current_exe().expect("the path of this test");
     // The test binary is in `target/PROFILE/deps`.
@@ -22,9 +22,9 @@ static SCRIPT: LazyLock<String> = LazyLock::new(|| {
         let mut npm = Command::new("npm");
         npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
         let status = npm.current_dir(dir).status();
-        let is_there = status.is_ok_and(|status| status.success());
+        let is_installed = status.is_ok_and(|status| status.success());
         assert!(
-            is_there,
+            is_installed,
             "`npm ci` could not get axe-core: run `make setup`"
         );
     }

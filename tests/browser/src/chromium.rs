@@ -13,7 +13,7 @@ use crate::devtools::DevTools;
 use crate::rig::process::{Leashed, TempDir};
 
 /// Debian's paths of Chromium. The first one that exists is used, unless the environment variable `CHROMIUM` names
-/// another path. The shell is Chromium without windows and menus, and needs half of the CPU time. The tests do not use
+/// another path. The shell is Chromium without windows or menus, and needs half of the CPU time. The tests do not use
 /// the script in `/usr/bin` that starts the shell, because the shell would outlive the script.
 const BINARIES: [&str; 2] = [
     "/usr/lib/chromium/chromium-headless-shell",
@@ -46,8 +46,6 @@ pub struct Chromium {
 impl Chromium {
     /// The browser of this process. The first call starts the browser. The browser ends with this process, even if the
     /// process is killed.
-    ///
-    /// If Chromium is not installed, panics with a message that says how to install it.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Chromium> = OnceLock::new();
         SHARED.get_or_init(|| {
@@ -126,8 +124,8 @@ fn launch(dir: &Path) -> Leashed {
         .unwrap_or_else(|error| panic!("cannot start {}: {error}", binary.display()))
 }
 
-/// A time zone other than UTC in which it is about noon. Near midnight, times of the last hour have dates, which
-/// changes the sizes on the screens.
+/// A time zone other than UTC in which it is about noon. Near midnight, the screens show times of the last hour with
+/// dates, which need more space.
 fn zone() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let hour = now.map_or(0, |now| now.as_secs() / 3_600 % 24) as i64;
@@ -143,12 +141,12 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// The URL that Chromium listens on, which it writes into its profile when it is ready.
+/// The URL that Chromium listens on. Chromium writes this URL into its profile when it is ready.
 fn devtools_url(dir: &Path, process: &mut Leashed) -> String {
     let end = Instant::now() + START;
     loop {
         let file = std::fs::read_to_string(dir.join("profile/DevToolsActivePort"));
-        // The file has the port and the path, each on a line. It is ready once it has the path.
+        // The file has the port and the path, each on a line. The path comes last.
         if let Ok(text) = file
             && let Some((port, path)) = text.split_once('\n')
             && path.starts_with("/devtools/browser/")

@@ -1,7 +1,7 @@
 //! A connection to Chromium by its DevTools protocol: calls, and the events of tabs.
 //!
 //! Messages are JSON objects over one WebSocket. An answer has the number of its call. The messages of a tab have the
-//! id of its session. Events are kept, as the browser sends them, until the tab's [`Session`] takes them.
+//! id of its session. Events are kept until the tab's [`Session`] takes them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,23 +32,22 @@ pub(crate) struct Event {
 #[derive(Clone)]
 pub(crate) struct DevTools {
     calls: mpsc::UnboundedSender<String>,
-    open: Arc<Mutex<Open>>,
+    pending: Arc<Mutex<Pending>>,
 }
 
 /// Calls without an answer, and events that no session has taken.
 #[derive(Default)]
-struct Open {
+struct Pending {
     last_call: u64,
     answers: HashMap<u64, oneshot::Sender<Answer>>,
     events: HashMap<String, Vec<Event>>,
-    /// Whether the connection has ended.
     is_closed: bool,
 }
 
 impl DevTools {
     /// Connects to a browser's URL, `ws://127.0.0.1:…/devtools/browser/…`. Tasks of the current runtime read and write.
     pub(crate) async fn connect(url: &str) -> Result<Self, tungstenite::Error> {
-        // Pictures and large values of the page are one message.
+        // A picture or a large value of the page is one message.
         let config = tungstenite::protocol::WebSocketConfig::default()
             .max_message_size(None)
             .max_frame_size(None);
@@ -56,19 +55,18 @@ impl DevTools {
         let (socket, _) = connecting.await?;
         let (sink, stream) = socket.split();
         let (calls, queue) = mpsc::unbounded_channel();
-        let open = Arc::default();
+        let pending = Arc::default();
         tokio::spawn(send(sink, queue));
-        tokio::spawn(receive(stream, Arc::clone(&open)));
-        Ok(Self { calls, open })
+        tokio::spawn(receive(stream, Arc::clone(&pending)));
+        Ok(Self { calls, pending })
     }
 
-    /// Calls a method of the browser. Panics if it fails.
+    /// Calls a method of the browser. Panics if the method fails.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
         let answer = self.call_in(None, method, params).await;
         answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Attaches to a tab.
     pub(crate) async fn attach(&self, target: &str) -> Session {
         let params = json!({"targetId": target, "flatten": true});
         let answer = self.call("Target.attachToTarget", params).await;
@@ -81,18 +79,18 @@ impl DevTools {
     async fn call_in(&self, session: Option<&str>, method: &str, params: Value) -> Answer {
         let (sender, answer) = oneshot::channel();
         let id = {
-            let mut open = lock(&self.open);
-            assert!(!open.is_closed, "{method}: Chromium has ended");
-            open.last_call += 1;
-            let id = open.last_call;
-            open.answers.insert(id, sender);
+            let mut pending = lock(&self.pending);
+            assert!(!pending.is_closed, "{method}: Chromium has ended");
+            pending.last_call += 1;
+            let id = pending.last_call;
+            pending.answers.insert(id, sender);
             id
         };
         let mut call = json!({"id": id, "method": method, "params": params});
         if let Some(session) = session {
             call["sessionId"] = session.into();
         }
-        // If the connection has ended, `answer` is an error: all senders of answers are dropped.
+        // If the connection has ended, `answer` is an error, because all senders of answers are dropped.
         let _ = self.calls.send(call.to_string());
         match tokio::time::timeout(ANSWER, answer).await {
             Ok(Ok(answer)) => answer.map_err(|error| format!("{method}: {error}")),
@@ -114,13 +112,12 @@ impl Session {
         self.devtools.call_in(Some(&self.id), method, params).await
     }
 
-    /// Calls a method in the tab. Panics if it fails.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
         let answer = self.try_call(method, params).await;
         answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Waits until all events that the page has caused so far have arrived: the browser sends them before its answer.
+    /// Waits for all events that the page has caused so far. The browser sends them before its answer.
     pub(crate) async fn catch_up(&self) {
         for _ in 0..2 {
             let params = json!({"expression": "undefined"});
@@ -128,10 +125,10 @@ impl Session {
         }
     }
 
-    /// The events since the previous call of this function, in their order.
+    /// The events since the previous call of this function.
     pub(crate) fn take_events(&self) -> Vec<Event> {
-        let mut open = lock(&self.devtools.open);
-        open.events.remove(&self.id).unwrap_or_default()
+        let mut pending = lock(&self.devtools.pending);
+        pending.events.remove(&self.id).unwrap_or_default()
     }
 }
 
@@ -143,19 +140,19 @@ async fn send(mut sink: SplitSink<Socket, Message>, mut queue: mpsc::UnboundedRe
     }
 }
 
-async fn receive(mut stream: SplitStream<Socket>, open: Arc<Mutex<Open>>) {
+async fn receive(mut stream: SplitStream<Socket>, pending: Arc<Mutex<Pending>>) {
     while let Some(Ok(message)) = stream.next().await {
         if let Message::Text(text) = message {
             let message = serde_json::from_str(&text).expect("Chromium sends JSON");
-            lock(&open).take(message);
+            lock(&pending).take(message);
         }
     }
-    let mut open = lock(&open);
-    open.is_closed = true;
-    open.answers.clear();
+    let mut pending = lock(&pending);
+    pending.is_closed = true;
+    pending.answers.clear();
 }
 
-impl Open {
+impl Pending {
     fn take(&mut self, mut message: Value) {
         if let Some(id) = message["id"].as_u64() {
             let answer = match message.get_mut("error") {
@@ -180,6 +177,6 @@ impl Open {
     }
 }
 
-fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
+    pending.lock().unwrap_or_else(PoisonError::into_inner)
 }

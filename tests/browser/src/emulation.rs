@@ -9,7 +9,7 @@ use crate::page::Page;
 pub struct Size(i64, i64);
 
 impl Size {
-    /// The window of a laptop, in which all questions are answered without scrolling.
+    /// A laptop's window. In this size, users find answers without scrolling.
     pub const DESKTOP: Self = Self(1280, 900);
     /// A large screen.
     pub const LARGE: Self = Self(1920, 1080);

@@ -21,14 +21,14 @@ const PART: &str = "(element) => {
 }";
 
 impl Page {
-    /// Whether the whole first element that matches is visible without scrolling.
+    /// Whether the first element that matches is wholly visible without scrolling.
     pub async fn is_in_view(&self, query: &str) -> bool {
         self.eval(&in_view(query)).await
     }
 
     /// Clicks on the first element that matches, once no other element covers it.
     pub async fn click(&self, query: &str) {
-        // The element must keep its place for a moment: while it moves, a click would miss it.
+        // The element must stand still for a moment, because a click would miss a moving element.
         let find = format!(
             "(async () => {{
                 const find = () => {{
@@ -64,8 +64,8 @@ impl Page {
         let (x, y) = self.point(query, from).await;
         self.mouse("mouseMoved", x, y, 0, 0).await;
         self.mouse("mousePressed", x, y, 1, 1).await;
-        for step in 1..=5 {
-            let share = from + (to - from) * f64::from(step) / 5.0;
+        for fifths in 1..=5 {
+            let share = from + (to - from) * f64::from(fifths) / 5.0;
             let (x, y) = self.point(query, share).await;
             self.mouse("mouseMoved", x, y, 1, 0).await;
         }
@@ -73,7 +73,7 @@ impl Page {
         self.mouse("mouseReleased", x, y, 0, 1).await;
     }
 
-    /// A point in the middle of an element's height, at a share of its width, once it is shown.
+    /// A point in the middle of an element's height, at a share of its width, once the element is shown.
     async fn point(&self, query: &str, share: f64) -> (f64, f64) {
         self.until_shown(query).await;
         self.eval(&format!(
@@ -143,8 +143,7 @@ impl Page {
     }
 }
 
-/// An expression: whether the whole first element that matches is visible without scrolling. It is in the window, and
-/// no element around it clips it.
+/// The expression of [`Page::is_in_view`].
 pub fn in_view(query: &str) -> String {
     format!(
         "((element) => {{
@@ -156,7 +155,7 @@ pub fn in_view(query: &str) -> String {
     )
 }
 
-/// An expression: the first element that matches and has a place on the page.
+/// An expression: the first element that matches and takes up space.
 fn first_shown(query: &str) -> String {
     let query = quoted(query);
     format!("$$({query}).find((element) => element.getClientRects().length > 0)")

@@ -1,5 +1,4 @@
-//! The page of tower-pulse in a real browser: the driver of the system's Chromium, and the services whose pages it
-//! opens.
+//! The dashboard in a real browser: the driver of the system's Chromium, and the services whose dashboards it opens.
 //!
 //! `make browser` runs the tests, `make screenshots` writes a picture of every screen. The package is a member of the
 //! workspace outside of `default-members`: a plain `cargo build` or `cargo test` never compiles it.
@@ -11,7 +10,7 @@
 //!
 //! # Why no library
 //!
-//! Two crates drive Chromium over its DevTools protocol, chromiumoxide and headless_chrome. Both compile the whole
+//! The crates chromiumoxide and headless_chrome also drive Chromium over its DevTools protocol. Both compile the whole
 //! protocol as types: 70 to 90 s of processor time, a fifth of the build of all tests. The tests need two dozen methods
 //! of the protocol, which `devtools` calls by name, with JSON.
 

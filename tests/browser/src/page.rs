@@ -20,10 +20,10 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// Whether the screen has drawn its first data.
 const READY: &str = "document.body?.dataset.ready === 'true'";
 
-/// A tab in a browser context of its own. Dropping it fails the test if there are [complaints](Self::complaints).
+/// A tab in a browser context of its own. Dropping a tab with [complaints](Self::complaints) fails the test.
 pub struct Page {
     tab: Session,
-    /// The id of its browser context.
+    /// The id of the tab's browser context.
     context: String,
     watch: Mutex<Watch>,
     downloads: TempDir,
@@ -67,9 +67,9 @@ impl Page {
         self.until(READY).await;
     }
 
-    /// Goes to a URL, and waits for its document only.
+    /// Goes to a URL, and waits only for its document.
     pub async fn load(&self, url: &str) {
-        lock(&self.watch).origin.get_or_insert_with(|| host(url));
+        lock(&self.watch).host.get_or_insert_with(|| host(url));
         // A change of the fragment alone is no navigation: the document stays.
         let (document, url_as_script) = (quoted(url.split('#').next().unwrap()), quoted(url));
         let same = format!("location.href.split('#')[0] === {document}");
@@ -89,7 +89,7 @@ impl Page {
         self.until(READY).await;
     }
 
-    /// Goes to another screen by its fragment, and waits until it is drawn.
+    /// Goes to another screen by its fragment, and waits until the screen is drawn.
     pub async fn show(&self, fragment: &str) {
         self.run(&format!("void (location.hash = {})", quoted(fragment)))
             .await;
@@ -116,7 +116,7 @@ impl Page {
             .await;
     }
 
-    /// Waits until an expression has a value that passes.
+    /// Waits until an expression has a value for which `passes` is true.
     pub async fn until_value<T: DeserializeOwned + std::fmt::Debug>(
         &self,
         expression: &str,
@@ -135,7 +135,7 @@ impl Page {
         }
     }
 
-    /// The value of an expression, or of its promise. Panics if it throws.
+    /// The value of an expression, or of its promise. Panics if the expression throws.
     pub async fn eval<T: DeserializeOwned>(&self, expression: &str) -> T {
         let value = self.try_eval(expression).await;
         value.unwrap_or_else(|error| panic!("{error}\nin {expression}"))
@@ -211,7 +211,7 @@ impl Page {
             .await
     }
 
-    /// Waits until the fragment contains a text. (A filter appears in the URL only when the typing ends.)
+    /// Waits until the fragment contains a text.
     pub async fn until_fragment_has(&self, part: &str) {
         let part = quoted(part);
         self.until(&format!(
@@ -241,7 +241,7 @@ impl Page {
                 let is_partial = name.ends_with(".crdownload") || name.starts_with('.');
                 let text = std::fs::read_to_string(file.path()).unwrap_or_default();
                 if !is_partial && !text.is_empty() {
-                    std::fs::remove_file(file.path()).expect("its removal");
+                    std::fs::remove_file(file.path()).expect("the file's removal");
                     return Ok((name, text));
                 }
             }
@@ -275,13 +275,12 @@ impl Page {
         BASE64.decode(picture.as_bytes()).expect("a screenshot")
     }
 
-    /// The faults of the page so far: errors in the console, exceptions, reports of the content security policy,
-    /// requests to other hosts.
+    /// The faults of the page: errors in the console, exceptions, CSP reports, requests to other hosts.
     pub async fn complaints(&self) -> Vec<String> {
         self.watch().await.complaints()
     }
 
-    /// All events that happened until now.
+    /// The watch, after all events until now.
     async fn watch(&self) -> MutexGuard<'_, Watch> {
         self.tab.catch_up().await;
         let mut watch = lock(&self.watch);
@@ -296,7 +295,6 @@ impl Page {
         format!("{text:?}\ncomplaints: {:?}", self.complaints().await)
     }
 
-    /// Calls a method of the DevTools protocol in the tab. Panics if it fails.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
         self.tab.call(method, params).await
     }
@@ -336,7 +334,7 @@ pub fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Whether an element that matches is shown.
+/// An expression: whether an element that matches is shown.
 fn shown(query: &str) -> String {
     let query = quoted(query);
     format!(

@@ -1,5 +1,5 @@
-//! A reverse proxy in front of the page. The proxy strips a prefix, alters the answers to the page's questions, or
-//! forwards the questions to another service, as when two versions of a service serve behind one load balancer.
+//! A reverse proxy in front of the dashboard. The proxy strips a prefix, alters the answers to questions, or forwards
+//! the questions to another service.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ pub struct ReverseProxy {
 
 struct State {
     prefix: &'static str,
-    /// The server of the page and its files.
+    /// The server of the dashboard's files.
     upstream: SocketAddr,
     /// The server of the API.
     api: SocketAddr,
@@ -52,8 +52,8 @@ impl ReverseProxy {
         Self { serving, state }
     }
 
-    /// Alters all answers to the page's questions from now on. `alteration` makes the new body from the names of the
-    /// questions and the true body.
+    /// Alters all answers to the dashboard's questions from now on. `alteration` makes the new body from the names of
+    /// the questions and the true body.
     pub fn alter(&self, alteration: impl Fn(&[&str], &str) -> String + Send + Sync + 'static) {
         self.set(Some(Arc::new(alteration)));
     }
@@ -96,7 +96,7 @@ impl ReverseProxy {
         *state.unwrap_or_else(PoisonError::into_inner) = alteration;
     }
 
-    /// The URL of the page, with its state.
+    /// The URL of the dashboard, with this fragment.
     pub fn screen(&self, fragment: &str) -> String {
         self.url(&format!("/admin/pulse#{fragment}"))
     }

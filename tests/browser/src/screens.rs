@@ -1,4 +1,4 @@
-//! The screens of the page.
+//! The screens of the dashboard.
 
 use crate::page::Page;
 
@@ -30,7 +30,7 @@ pub const SCREENS: [Screen; 10] = [
 ];
 
 impl Page {
-    /// Goes to a screen by its URL, and waits until it is drawn.
+    /// Goes to a screen by its URL, and waits until the screen is drawn.
     pub async fn visit(&self, base: &str, screen: Screen) {
         self.go(&format!("{base}#{}", screen.fragment)).await;
         self.until_screen(screen.name).await;

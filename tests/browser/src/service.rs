@@ -1,4 +1,4 @@
-//! Services in this process: with the page at other paths than in the demo, with hostile names, and with special pasts.
+//! Services in this process: with the dashboard at other paths than in the demo, with hostile names, or special pasts.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -24,8 +24,8 @@ use tower_pulse_model::slice::Precisions;
 
 use crate::rig::http::Client;
 
-/// The paths at which [`Service::everywhere`] serves the page.
-pub const PLACES: [&str; 4] = [
+/// The paths at which [`Service::everywhere`] serves the dashboard.
+pub const MOUNT_PATHS: [&str; 4] = [
     "/admin/pulse",
     "/admin/pulse/",
     "/a/b/c/ops/pulse",
@@ -85,7 +85,7 @@ impl Drop for Serving {
 }
 
 impl Service {
-    /// A service that serves the page at all of [`PLACES`].
+    /// A service that serves the dashboard at all of [`MOUNT_PATHS`].
     pub async fn everywhere() -> Self {
         let pulse = built(builder());
         let nested = Router::new().nest("/ops/pulse", pulse.router(Access::open()));
@@ -107,8 +107,8 @@ impl Service {
         service
     }
 
-    /// A service that gets advice: it has a fallback without a name, and cancelled requests, as with a layer inside of
-    /// a timeout. With `is_empty`, the layer is added before the routes, and no request is recorded.
+    /// A service with a fallback without a name, and with cancelled requests, as with a layer inside of a timeout. With
+    /// `is_empty`, the layer is added before the routes, and no request is recorded.
     pub async fn misused(is_empty: bool) -> Self {
         let (clock, hand) = Clock::manual(Clock::system().now_seconds());
         let pulse = built(Pulse::builder().clock(clock));
@@ -150,8 +150,8 @@ impl Service {
         service
     }
 
-    /// A service that has recorded requests in each of the last 30 minutes and in the present one, but in none of
-    /// [`QUIET`]. If `was_running` is false, the service did not run in those minutes.
+    /// A service that has recorded requests in the last 30 minutes and in the present one, except in [`QUIET`]. If
+    /// `was_running` is false, the service did not run in the minutes of [`QUIET`].
     pub async fn with_quiet_minutes(was_running: bool) -> Self {
         let begin = half_an_hour_ago();
         let quiet = begin + QUIET.start * MINUTE..begin + QUIET.end * MINUTE;
@@ -196,18 +196,18 @@ impl Service {
         Self::with_past(builder(), (begin, HOUR / 2), None, millis).await
     }
 
-    /// A service with requests at the start of each step since `begin`, and at most one gap. `millis_at` returns the
-    /// durations of a step's requests.
+    /// A service with requests at the start of each interval since `begin`, and at most one gap. `millis_at` returns
+    /// the durations of the requests at a start.
     async fn with_past(
         builder: Builder,
-        (begin, step): (i64, i64),
+        (begin, interval): (i64, i64),
         gap: Option<(i64, i64)>,
         millis_at: impl Fn(i64) -> Vec<u64>,
     ) -> Self {
         let now = Clock::system().now_seconds();
         let (clock, time) = Clock::manual(begin);
         let store = MemoryStore::new(Precisions::default(), clock.clone());
-        let set = store.with(in_process::Access::Write, move |state| {
+        let set = store.with(in_process::StateAccess::Write, move |state| {
             state.kept.gaps.extend(gap);
             Ok(())
         });
@@ -217,13 +217,13 @@ impl Service {
             None => builder,
         };
         let service = Self::serve(built(builder.clock(clock)), Router::new()).await;
-        for at in (begin..=now).step_by(step as usize) {
+        for at in (begin..=now).step_by(interval as usize) {
             for millis in millis_at(at) {
                 let duration = Duration::from_millis(millis);
                 service.pulse.record("GET /", duration, StatusCode::OK);
             }
             service.pulse.simulation().drain();
-            time.advance(Duration::from_secs(step.min(now - at) as u64));
+            time.advance(Duration::from_secs(interval.min(now - at) as u64));
             service.flush().await;
         }
         service
@@ -240,25 +240,8 @@ impl Service {
         service
     }
 
-    /// A service of several instances, `web-00` and so on. The first instance serves the page.
-    pub async fn of_instances(instances: usize) -> Self {
-        let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
-        let named = |number| builder().instance(format!("web-{number:02}"));
-        let pulse = |number| built(named(number).store(store.clone()));
-        let others: Vec<Pulse> = (0..instances).map(pulse).collect();
-        for pulse in &others {
-            let sent = pulse.simulation().heartbeat().await;
-            sent.expect("a store in memory");
-        }
-        let service = Self::serve(others[0].clone(), Router::new()).await;
-        Self {
-            _others: others,
-            ..service
-        }
-    }
-
     /// A service of two instances. The requests of one page are the slowest hundred. Another page, of orders, has a
-    /// target and trace ids, which link to `url`; one request for an order failed at the second instance.
+    /// target and trace ids, which link to `url`. One request for an order failed at the second instance.
     pub async fn with_slow_requests(url: &str) -> Self {
         let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
         let instance = |name: &str| {
@@ -367,14 +350,14 @@ impl Service {
         service
     }
 
-    /// A service whose page has this access.
+    /// A service whose dashboard has this access.
     pub async fn with_access(access: Access) -> Self {
         let pulse = built(builder());
         let app = pulse.mount("/admin/pulse", access);
         Self::with_app(pulse, app).await
     }
 
-    /// A service whose page needs a login, and a flag. While the flag is set, all answers are 401, as after a logout.
+    /// A service, and a flag. While the flag is set, all responses are 401, as after a logout.
     pub async fn guarded() -> (Self, Arc<AtomicBool>) {
         let pulse = built(builder());
         let is_logged_out = Arc::new(AtomicBool::new(false));
@@ -396,13 +379,13 @@ impl Service {
         (service, is_logged_out)
     }
 
-    /// Serves an application and the page.
+    /// Serves an application and the dashboard.
     async fn serve(pulse: Pulse, app: Router) -> Self {
         let app = app.merge(mounted(&pulse));
         Self::with_app(pulse, app).await
     }
 
-    /// Serves an application that has the page.
+    /// Serves an application that has the dashboard.
     async fn with_app(pulse: Pulse, app: Router) -> Self {
         Self {
             serving: Serving::start(app).await,
@@ -415,7 +398,7 @@ impl Service {
         self.pulse.flush().await.expect("a store in memory");
     }
 
-    /// The handle of the instance that serves the page.
+    /// The handle of the instance that serves the dashboard.
     pub fn pulse(&self) -> &Pulse {
         &self.pulse
     }
@@ -430,13 +413,12 @@ impl Service {
         self.serving.url(path)
     }
 
-    /// The URL of the page, with its state.
+    /// The URL of the dashboard, with this fragment.
     pub fn screen(&self, fragment: &str) -> String {
         self.url(&format!("/admin/pulse#{fragment}"))
     }
 }
 
-/// The start of the minute that was half an hour ago.
 fn half_an_hour_ago() -> i64 {
     (Clock::system().now_seconds().div_euclid(MINUTE) - 30) * MINUTE
 }

@@ -16,7 +16,7 @@ const SHARED: [&str; 2] = ["slow_query", "bad_deploy"];
 /// A running demo.
 pub struct Shop {
     demo: Demo,
-    /// The server of a demo on Redis, and the instance that runs beside it.
+    /// The server of a demo on Redis, and the demo's second instance.
     redis: Option<(RedisServer, Demo)>,
 }
 
@@ -59,17 +59,17 @@ impl Shop {
         shop.get_or_init(|| Self::in_which(incident)).await
     }
 
-    /// The URL of the page.
+    /// The URL of the dashboard.
     pub fn url(&self) -> String {
         format!("http://{}/admin/pulse", self.demo.address())
     }
 
-    /// The URL of the page, with its state.
+    /// The URL of the dashboard, with this fragment.
     pub fn screen(&self, fragment: &str) -> String {
         format!("{}#{fragment}", self.url())
     }
 
-    /// The demo that serves the page.
+    /// The demo that serves the dashboard.
     pub fn demo(&self) -> &Demo {
         &self.demo
     }

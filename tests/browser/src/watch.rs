@@ -41,7 +41,7 @@ impl Exchange {
 #[derive(Default)]
 pub(crate) struct Watch {
     /// The host of the first URL. Requests may go only to this host.
-    pub(crate) origin: Option<String>,
+    pub(crate) host: Option<String>,
     /// Errors that contain one of these texts are ignored.
     pub(crate) tolerated: Vec<String>,
     exchanges: Vec<Exchange>,
@@ -60,7 +60,6 @@ impl Watch {
         Self::default()
     }
 
-    /// Adds events of the tab.
     pub(crate) fn update(&mut self, events: Vec<Event>) {
         for Event { method, params } in events {
             self.take(&method, &params);
@@ -90,7 +89,7 @@ impl Watch {
             ("Runtime.consoleAPICalled", _) => {
                 let arguments = params["args"].as_array().expect("arguments");
                 let text: Vec<_> = arguments.iter().map(shown).collect();
-                self.judge(&params["type"], format!("console: {}", text.join(" ")));
+                self.add_if_error(&params["type"], format!("console: {}", text.join(" ")));
             }
             ("Runtime.exceptionThrown", _) => {
                 let exception = shown(&params["exceptionDetails"]["exception"]);
@@ -98,37 +97,32 @@ impl Watch {
             }
             ("Log.entryAdded", _) => {
                 let entry = &params["entry"];
-                self.judge(
-                    &entry["level"],
-                    format!("{}: {}", string(&entry["text"]), entry["url"]),
-                );
+                let text = format!("{}: {}", string(&entry["text"]), entry["url"]);
+                self.add_if_error(&entry["level"], text);
             }
             _ => {}
         }
     }
 
-    fn judge(&mut self, level: &Value, text: String) {
-        if ["error", "warning", "assert"]
-            .iter()
-            .any(|bad| level == bad)
-        {
+    fn add_if_error(&mut self, level: &Value, text: String) {
+        let bad = ["error", "warning", "assert"];
+        if bad.iter().any(|bad| level == bad) {
             self.errors.push(text);
         }
     }
 
-    /// The requests so far, in their order.
     pub(crate) fn exchanges(&self) -> Vec<Exchange> {
         self.exchanges.clone()
     }
 
-    /// Errors that are not tolerated, and requests to other hosts than the origin.
+    /// Errors that are not tolerated, and requests to other hosts.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let is_tolerated = |error: &String| self.tolerated.iter().any(|part| error.contains(part));
         let errors = self.errors.iter().filter(|error| !is_tolerated(error));
         let is_local =
             |url: &str| ["data:", "blob:", "about:"].map(|scheme| url.starts_with(scheme));
         let foreign = self.exchanges.iter().filter(|exchange| {
-            !is_local(&exchange.url).contains(&true) && Some(host(&exchange.url)) != self.origin
+            !is_local(&exchange.url).contains(&true) && Some(host(&exchange.url)) != self.host
         });
         let foreign = foreign.map(|request| format!("a request to another host: {}", request.url));
         errors.cloned().chain(foreign).collect()

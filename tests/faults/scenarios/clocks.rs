@@ -17,8 +17,8 @@ use crate::rig::server::RedisServer;
 
 /// The differences between the instances' clocks and the server's clock, in seconds.
 const OFFSETS: [i64; 5] = [-1_800, -900, 0, 900, 1_800];
-/// The number of steps in an hour.
-const STEPS: i64 = 4;
+/// How often each instance serves in an hour.
+const TURNS: i64 = 4;
 
 struct Instance {
     service: Service,
@@ -26,7 +26,7 @@ struct Instance {
     manual_clock: ManualClock,
 }
 
-/// Serves for `hours`, and compares each hour of each page: counters and records.
+/// Serves for `hours`, and compares the counters and records of each page in each hour.
 pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
@@ -48,7 +48,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut oracle: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     let (mut kills, mut faults) = (0, Vec::new());
-    for step in 1..=hours as i64 * STEPS {
+    for turn in 1..=hours as i64 * TURNS {
         for instance in &instances {
             // The samples of the first drain in a second count for the previous second. So a drain precedes the
             // requests.
@@ -60,7 +60,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
                 instance.service.request(page).await;
                 served[page] += 1;
             }
-            // With a free lease, another instance may fold next.
+            // If the lease is free, another instance may fold next.
             if rng.bool() {
                 keys().free_lease(conn).await;
             }
@@ -74,16 +74,16 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
             let stored = statistics_by_hour(conn, PREFIX, &context(page)).await;
             if stored != expected {
                 faults.push(format!(
-                    "step {step}, page {page}: {stored:?} of {expected:?}"
+                    "turn {turn}, page {page}: {stored:?} of {expected:?}"
                 ));
             }
         }
-        let time = Duration::from_secs((HOUR / STEPS) as u64);
+        let time = Duration::from_secs((HOUR / TURNS) as u64);
         let manual_clocks = instances.iter().map(|instance| &instance.manual_clock);
         let manual_clocks = manual_clocks.chain([&server_clock]);
         manual_clocks.for_each(|manual_clock| manual_clock.advance(time));
-        // Clients are not killed after the last step, so that all later calls are answered.
-        if step < hours as i64 * STEPS {
+        // After the last turn, no connection is killed, so all later calls are answered.
+        if turn < hours as i64 * TURNS {
             kills += server.kill_clients().await;
             *conn = server.connection().await;
         }
@@ -95,7 +95,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let first = &instances[0].service;
     let mut report = Report::at_the_end(first, &server).await;
     // The statistics have only two hours, and counters of short precisions even less, so these are not compared with
-    // all requests. No sample may be late for the statistics, and none skewed.
+    // all requests. No sample may be late or skewed.
     let is_whole = |line: &String| {
         let parts = ["statistics", "hits at 60 s", "hits at 300 s"];
         !parts.iter().any(|part| line.starts_with(part))

@@ -20,7 +20,7 @@ end
 redis.call('DEL', ARGV[1])
 return payloads";
 
-/// Deletes a key. Returns the requests to pages, and the bytes of the journal, that were not folded.
+/// Deletes a key. Returns the numbers of requests to pages and of bytes in the journal that were not folded.
 async fn delete(conn: &mut MultiplexedConnection, key: &str) -> (i64, u64) {
     let script = redis::Script::new(DELETE);
     let mut call = script.key(keys().state);
@@ -28,12 +28,12 @@ async fn delete(conn: &mut MultiplexedConnection, key: &str) -> (i64, u64) {
     let payloads: Vec<Vec<u8>> = call.invoke_async(conn).await.unwrap();
     // An entry counts one byte more than its payload.
     let bytes = payloads.iter().map(|payload| payload.len() as u64 + 1);
-    let requests = payloads.iter().map(|payload| pages(payload));
+    let requests = payloads.iter().map(|payload| requests_in(payload));
     (requests.sum(), bytes.sum())
 }
 
 /// The number of requests to pages in an entry.
-fn pages(payload: &[u8]) -> i64 {
+fn requests_in(payload: &[u8]) -> i64 {
     let mut reader = EntryReader::new(payload).unwrap();
     let mut requests = 0;
     while let Some(item) = reader.next().unwrap() {
@@ -46,14 +46,13 @@ fn pages(payload: &[u8]) -> i64 {
     requests
 }
 
-/// Deletes only the journal or, with `is_state`, only the state. Health reports a deleted journal as a hole in bytes. A
-/// deleted state is a reset: the journal is orphaned, and the calls in doubt are counted as lost. Every other time, no
-/// instance folds, so that the exact number of missing requests is known.
+/// Deletes only the journal or, if `is_state`, only the state. Health reports a deleted journal as a hole of some
+/// bytes. A deleted state is a reset: the journal is orphaned, and the calls in doubt are counted as lost. Every other
+/// time, no instance folds, so the exact number of missing requests is known.
 pub async fn deleted(is_state: bool, times: u64, seed: u64) -> Report {
-    let key = if is_state {
-        keys().state
-    } else {
-        keys().journal
+    let key = match is_state {
+        true => keys().state,
+        false => keys().journal,
     };
     let mut report = Report {
         done: format!("{key} deleted {times} times; requests reported as missing are added"),
@@ -72,26 +71,20 @@ pub async fn deleted(is_state: bool, times: u64, seed: u64) -> Report {
         let is_exact = n.is_multiple_of(2);
         if is_exact {
             keys().stop_folding(conn).await;
-            until("many bytes wait", async || {
-                keys().unfolded(&mut conn.clone()).await > 20_000
-            })
-            .await;
+            let many_wait = async || keys().unfolded(&mut conn.clone()).await > 20_000;
+            until("many bytes wait", many_wait).await;
         }
         let (requests, bytes) = delete(conn, &key).await;
         if is_exact {
             keys().free_lease(conn).await;
         }
         let served = service.oracle.served();
-        until("the service continues", async || {
-            service.oracle.served() > served + 500
-        })
-        .await;
+        let continues = async || service.oracle.served() > served + 500;
+        until("the service continues", continues).await;
         load.stop().await;
         service.settle().await;
         let ended = service.pulse.shutdown().await;
-        report
-            .faults
-            .extend(ended.err().map(|error| error.to_string()));
+        report.add_shutdown(ended);
 
         let (served, health) = (service.oracle.served() as i64, service.health());
         let stored = Stored::read(conn).await.by_page();

@@ -59,7 +59,7 @@ impl Candidate {
     }
 
     /// Waits until the demo's requests are in the journal.
-    async fn flushed(&mut self) {
+    async fn until_flushed(&mut self) {
         look_until(RECOVERY_TIMEOUT, async || {
             let health = self.client.json("/admin/pulse/api/health").await;
             let is_flushed = health["recording"]["recorded"] == self.answered
@@ -107,7 +107,7 @@ impl Fleet {
         instances.position(|candidate| candidate.instance == folder)
     }
 
-    /// Waits until a candidate except `excluded` folds. Meanwhile all candidates except `excluded` get requests.
+    /// Sends requests to all candidates except `excluded`, until one of them folds.
     async fn next_folder(&mut self, excluded: Option<usize>) -> usize {
         let end = Instant::now() + RECOVERY_TIMEOUT;
         loop {
@@ -125,12 +125,12 @@ impl Fleet {
         }
     }
 
-    /// Freezes the folder in the middle of a round, when all requests of the folder are in the journal.
+    /// Freezes the folder in the middle of a round, once all requests of the folder are in the journal.
     async fn freeze_in_a_round(&mut self) -> usize {
         let end = Instant::now() + RECOVERY_TIMEOUT;
         loop {
             let at = self.next_folder(None).await;
-            self.candidates[at].flushed().await;
+            self.candidates[at].until_flushed().await;
             while Instant::now() < end && !keys().is_in_a_round(&mut self.conn).await {
                 tokio::time::sleep(Duration::from_micros(500)).await;
             }
@@ -145,19 +145,16 @@ impl Fleet {
     }
 
     async fn end(mut self) -> Report {
-        let mut faults = Vec::new();
+        let mut ends = Report::default();
         for candidate in &mut self.candidates {
-            candidate.flushed().await;
+            candidate.until_flushed().await;
             let others = &self.service.oracle.others;
             others.fetch_add(candidate.answered, SeqCst);
-            candidate.demo.signal("TERM");
-            let exit = candidate.demo.wait_exit(RECOVERY_TIMEOUT).await;
-            if !exit.is_some_and(|exit| exit.success()) {
-                faults.push(format!("no clean exit: {}", candidate.demo.stderr()));
-            }
+            let (instance, demo) = (&candidate.instance, &candidate.demo);
+            ends.terminate(instance, demo, RECOVERY_TIMEOUT).await;
         }
         let mut report = Report::at_the_end(&self.service, &self.server).await;
-        report.faults.extend(faults);
+        report.add(ends);
         report
     }
 }
@@ -192,7 +189,6 @@ async fn in_fleets(
     all
 }
 
-/// Kills the folder `kills` times in the middle of a round.
 pub async fn folders_killed(kills: u64, fleets: u64, seed: u64) -> Report {
     let mut report = in_fleets(fleets, kills, seed, async |fleet| {
         let at = fleet.freeze_in_a_round().await;

@@ -1,13 +1,11 @@
-//! No instance folds until the journal has reached its limit.
+//! No instance folds, so the journal reaches its limit.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tower_pulse::{Builder, Pulse};
-use tower_pulse_redis::RedisStore;
+use tower_pulse::Builder;
 
 use super::{Report, keys};
-use crate::faults::service::{PATIENT, Service, options, pause};
+use crate::faults::service::{PATIENT, Service, options, pause, with_options};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{until, until_within};
 
@@ -15,29 +13,24 @@ use crate::rig::wait::{until, until_within};
 const BOUND: u64 = 1 << 20;
 
 fn bounded(url: &str) -> Builder {
-    let options = options(url, PATIENT).journal_bytes(BOUND);
-    let store = RedisStore::open(options).unwrap();
-    let pulse = Pulse::builder().store(Arc::new(store));
-    pulse.flush_interval(Duration::from_millis(20))
+    with_options(options(url, PATIENT).journal_bytes(BOUND))
 }
 
-/// Whether health names the journal as the reason.
+/// Whether health names the full journal as the cause of an error.
 fn is_full(service: &Service) -> bool {
     let error = service.health().store.last_error.unwrap_or_default();
     error.contains("journal_bytes")
 }
 
-/// Two instances serve for `time` with a journal at its limit.
+/// Lets two instances serve for `time` while the journal is at its limit.
 pub async fn journal_full(time: Duration, seed: u64) -> Report {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let service = Service::new(bounded(&server.url()));
     let other = service.join(bounded(&server.url()));
     let loads = [service.load(seed), other.load(seed ^ 1)];
-    until("some entries are folded", async || {
-        keys().folded(&mut conn.clone()).await > 0
-    })
-    .await;
+    let are_folded = async || keys().folded(&mut conn.clone()).await > 0;
+    until("some entries are folded", are_folded).await;
     keys().stop_folding(conn).await;
     until_within(Duration::from_secs(120), "a full journal", async || {
         is_full(&service) && is_full(&other)
@@ -63,10 +56,8 @@ pub async fn journal_full(time: Duration, seed: u64) -> Report {
     other.settle().await;
     let ended = other.pulse.shutdown().await;
     let mut report = Report::at_the_end(&service, &server).await;
-    report
-        .faults
-        .extend(ended.err().map(|error| error.to_string()));
-    report.fault_if(!is_named, "health does not name the reason");
+    report.add_shutdown(ended);
+    report.fault_if(!is_named, "health does not name the cause");
     report.fault_if(!is_serving, "no request was served");
     // The last call may exceed the limit.
     let is_exceeded = most_bytes > BOUND + 64 * 1024;

@@ -8,7 +8,8 @@ mod network;
 pub mod process;
 mod server;
 
-use std::time::Duration;
+use std::error::Error;
+use std::time::{Duration, Instant};
 
 pub use clocks::clocks_apart;
 pub use deleted::deleted;
@@ -20,10 +21,10 @@ use redis::aio::MultiplexedConnection;
 pub use server::{failovers, servers_killed};
 
 use crate::faults::service::{PREFIX, Service, Stored};
+use crate::rig::demo::Demo;
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::RedisServer;
 
-/// The result of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// A description of the faults that happened.
@@ -32,12 +33,11 @@ pub struct Report {
     pub stored: i64,
     /// Deviations from the expected result, one line each.
     pub faults: Vec<String>,
-    /// Further measurements.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// Flushes, ends the service, and compares it with its server. No sample may be lost.
+    /// Flushes and ends the service, and compares its requests with the server's data. No sample may be lost.
     pub async fn at_the_end(service: &Service, server: &RedisServer) -> Self {
         let stored = async || Stored::read(&mut server.connection().await).await;
         Self::at_the_end_with(service, stored).await
@@ -45,7 +45,9 @@ impl Report {
 
     /// Like [`at_the_end`](Self::at_the_end), but calls `stored` to read the store after the service has ended.
     pub async fn at_the_end_with(service: &Service, stored: impl AsyncFnOnce() -> Stored) -> Self {
-        let drained = service.settle().await.as_secs_f64();
+        let start = Instant::now();
+        service.settle().await;
+        let drained = start.elapsed().as_secs_f64();
         let ended = service.pulse.shutdown().await;
         let stored = stored().await;
         let health = service.health();
@@ -63,25 +65,32 @@ impl Report {
         let is_finest =
             |line: &String| line.starts_with("hits at 1 s") || line.starts_with("hits at 5 s");
         report.faults.retain(|line| !is_finest(line));
-        report
-            .faults
-            .extend(ended.err().map(|error| error.to_string()));
+        report.add_shutdown(ended);
         let (lost, dropped) = (health.flush.lost, health.recording.dropped);
-        report.fault_if(
-            lost + dropped > 0,
-            format!("lost {lost}, dropped {dropped}"),
-        );
-        let is_gone =
-            health.fold.journal.as_ref().is_some_and(|journal| {
-                journal.hole_bytes + journal.set_aside + journal.orphaned > 0
-            });
-        let gone = format!("reported as missing: {:?}", health.fold.journal);
-        report.fault_if(is_gone, gone);
+        let line = format!("lost {lost}, dropped {dropped}");
+        report.fault_if(lost + dropped > 0, line);
+        let journal = health.fold.journal.as_ref();
+        let gone = journal.map_or(0, |j| j.hole_bytes + j.set_aside + j.orphaned);
+        report.fault_if(gone > 0, format!("reported as missing: {journal:?}"));
         report
     }
 
     pub fn fault_if(&mut self, is_wrong: bool, fault: impl Into<String>) {
         self.faults.extend(is_wrong.then(|| fault.into()));
+    }
+
+    fn add_shutdown(&mut self, ended: Result<(), impl Error>) {
+        self.faults
+            .extend(ended.err().map(|error| error.to_string()));
+    }
+
+    /// Ends a process by SIGTERM. The process must exit successfully within this time.
+    pub async fn terminate(&mut self, name: &str, process: &Demo, within: Duration) {
+        process.signal("TERM");
+        let exit = process.wait_exit(within).await;
+        let is_clean = exit.is_some_and(|exit| exit.success());
+        let line = format!("{name}: no clean exit ({exit:?})\n{}", process.stderr());
+        self.fault_if(!is_clean, line);
     }
 
     /// Adds the report of another part of the same scenario.
@@ -107,11 +116,10 @@ fn keys() -> JournalKeys {
 /// The delay of each answer to the folder, so that a round lasts long enough for a fault.
 const DELAY: Duration = Duration::from_millis(4);
 
-/// Waits until a round is in progress.
-async fn in_a_round(conn: &mut MultiplexedConnection) {
-    let end = std::time::Instant::now() + Duration::from_secs(30);
+async fn until_in_a_round(conn: &mut MultiplexedConnection) {
+    let end = Instant::now() + Duration::from_secs(30);
     while !keys().is_in_a_round(conn).await {
-        assert!(std::time::Instant::now() < end, "no instance folds");
+        assert!(Instant::now() < end, "no instance folds");
         tokio::time::sleep(Duration::from_micros(500)).await;
     }
 }

@@ -8,7 +8,7 @@ use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{until, until_within};
 
-/// Kills connections and freezes the server, until at least `requests` are served.
+/// Kills connections and freezes the server, and then waits until at least `requests` are served.
 pub async fn kills_and_freezes(
     kills: u64,
     freezes: u64,
@@ -40,10 +40,8 @@ pub async fn kills_and_freezes(
     let before = proxy.connections();
     server.freeze();
     service.flush_failed().await;
-    until("there is a new connection", async || {
-        proxy.connections() > before
-    })
-    .await;
+    let is_connected = async || proxy.connections() > before;
+    until("there is a new connection", is_connected).await;
     server.thaw();
     let most = Duration::from_secs(600);
     until_within(most, "all requests are served", async || {
@@ -56,7 +54,7 @@ pub async fn kills_and_freezes(
     report
 }
 
-/// Loses every fifth reply: the connection is cut, becomes silent, or ends in the middle of the reply.
+/// Loses a fifth of the replies: the connection is cut, becomes silent, or ends in the middle of the reply.
 pub async fn lost_replies(flushes: u64, seed: u64) -> Report {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
@@ -79,7 +77,7 @@ pub async fn lost_replies(flushes: u64, seed: u64) -> Report {
     let (swallowed, truncated) = (proxy.swallowed(), proxy.truncated());
     let mut report = Report::at_the_end(&service, &server).await;
     report.done = format!(
-        "{flushes} flushes, each reply lost with 20 % ({swallowed} swallowed, {truncated} truncated)"
+        "{flushes} flushes, 20 % of replies lost ({swallowed} swallowed, {truncated} truncated)"
     );
     report.fault_if(swallowed == 0 || truncated == 0, "no reply was lost");
     report

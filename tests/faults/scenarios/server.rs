@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 
-use super::{DELAY, Report, in_a_round, keys};
+use super::{DELAY, Report, keys, until_in_a_round};
 use crate::faults::service::{PAGES, Service, Stored};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::until;
 
-/// A service that folds in small steps, so that a round has several steps even on a fast server.
+/// The builder of a service with small steps, so that a round has several steps even on a fast server.
 fn stepwise(url: &str) -> tower_pulse::Builder {
     crate::faults::service::builder(url).fold_step_contexts(8)
 }
@@ -28,7 +28,7 @@ pub async fn servers_killed(kills: u64, seed: u64) -> Report {
             all < 5 * kills + 20,
             "{in_rounds} of {all} kills in a round"
         );
-        in_a_round(&mut server.connection().await).await;
+        until_in_a_round(&mut server.connection().await).await;
         server.kill_9();
         // No other client writes before the files are read.
         proxy.refuse(true);
@@ -39,10 +39,8 @@ pub async fn servers_killed(kills: u64, seed: u64) -> Report {
         all += 1;
         let folded = keys().folded(conn).await;
         proxy.refuse(false);
-        until("folding continues", async || {
-            keys().folded(&mut conn.clone()).await > folded
-        })
-        .await;
+        let continues = async || keys().folded(&mut conn.clone()).await > folded;
+        until("folding continues", continues).await;
     }
     load.stop().await;
     let mut report = Report::at_the_end(&service, &server).await;
@@ -57,10 +55,8 @@ async fn replicate(conn: &mut MultiplexedConnection, host: &str, port: &str) {
 }
 
 async fn until_linked(replica: &RedisServer) {
-    until("the replica is connected to its primary", async || {
-        replica.info("replication").await["master_link_status"] == "up"
-    })
-    .await;
+    let is_linked = async || replica.info("replication").await["master_link_status"] == "up";
+    until("the replica is connected to its primary", is_linked).await;
 }
 
 /// A primary, and a replica that is promoted after a fault.
@@ -89,7 +85,7 @@ impl Pair {
         }
     }
 
-    /// Ends replication: no server listens on this port, and the replica keeps its data.
+    /// Ends replication: no server listens on port 1, and the replica keeps its data.
     async fn cut(&mut self) {
         replicate(&mut self.conn, "127.0.0.1", "1").await;
     }
@@ -99,7 +95,7 @@ impl Pair {
         let primary = &mut self.primary.connection().await;
         let end = Instant::now() + Duration::from_secs(30);
         loop {
-            in_a_round(primary).await;
+            until_in_a_round(primary).await;
             self.cut().await;
             if keys().is_in_a_round(&mut self.conn).await {
                 return;
@@ -112,20 +108,18 @@ impl Pair {
     }
 
     /// Waits until the replica has some requests.
-    async fn replicated(&self) {
-        until("some requests are replicated", async || {
-            Stored::read(&mut self.conn.clone()).await.total() > 0
-        })
-        .await;
+    async fn until_replicated(&self) {
+        let are_replicated = async || Stored::read(&mut self.conn.clone()).await.total() > 0;
+        until("some requests are replicated", are_replicated).await;
     }
 
     /// Kills the primary in the middle of a round, and promotes the replica.
     async fn fail_over(&mut self, service: &Service) {
-        in_a_round(&mut self.primary.connection().await).await;
+        until_in_a_round(&mut self.primary.connection().await).await;
         self.primary.kill_9();
         self.proxy.set_upstream(self.replica.port());
         // For a moment, the proxy leads to a replica that refuses writes.
-        until("the service reports this", async || {
+        until("the service reports the refusal", async || {
             let error = service.health().store.last_error.unwrap_or_default();
             error.contains("READONLY")
         })
@@ -134,24 +128,20 @@ impl Pair {
     }
 }
 
-/// Only the primary has the calls from after the end of replication, and the primary is lost.
-async fn under_load(seed: u64) -> Report {
+/// A failover under load. The replica lacks the calls after the end of replication.
+async fn failover_under_load(seed: u64) -> Report {
     let mut pair = Pair::start().await;
     let service = Service::new(stepwise(&pair.proxy.url()));
     let load = service.load(seed);
-    pair.replicated().await;
+    pair.until_replicated().await;
     pair.cut_in_a_round().await;
     let primary = &pair.primary.connection().await;
     let folded = keys().folded(&mut primary.clone()).await;
-    until("only the primary has many entries", async || {
-        keys().folded(&mut primary.clone()).await > folded + 20_000
-    })
-    .await;
+    let are_many = async || keys().folded(&mut primary.clone()).await > folded + 20_000;
+    until("only the primary has many entries", are_many).await;
     pair.fail_over(&service).await;
-    until("calls are sent again", async || {
-        service.health().flush.replayed > 0
-    })
-    .await;
+    let are_sent = async || service.health().flush.replayed > 0;
+    until("calls are sent again", are_sent).await;
     load.stop().await;
     let mut report = Report::at_the_end(&service, &pair.replica).await;
     let flush = service.health().flush;
@@ -160,15 +150,15 @@ async fn under_load(seed: u64) -> Report {
     report
 }
 
-/// A failover right after an instance's first call, which the replica lacks. The replica may have the
-/// generation from another instance, or no data at all.
-async fn after_the_first_call(is_known: bool) -> Report {
+/// A failover right after an instance's first call, which the replica lacks. If `is_known`, the replica has the
+/// generation from another instance, else no data.
+async fn failover_after_the_first_call(is_known: bool) -> Report {
     let mut pair = Pair::start().await;
     let first = Service::new(stepwise(&pair.proxy.url()));
     if is_known {
         first.requests(PAGES).await;
         first.settle().await;
-        pair.replicated().await;
+        pair.until_replicated().await;
     }
     pair.cut().await;
     let service = first.join(stepwise(&pair.proxy.url()));
@@ -178,10 +168,7 @@ async fn after_the_first_call(is_known: bool) -> Report {
     let flush = service.health().flush;
     let is_wrong = flush.replayed == 0 || (flush.store_resets > 0) == is_known;
     report.fault_if(is_wrong, format!("not as expected: {flush:?}"));
-    let ended = first.pulse.shutdown().await;
-    report
-        .faults
-        .extend(ended.err().map(|error| error.to_string()));
+    report.add_shutdown(first.pulse.shutdown().await);
     report
 }
 
@@ -189,10 +176,10 @@ async fn after_the_first_call(is_known: bool) -> Report {
 pub async fn failovers(times: u64, seed: u64) -> Report {
     let mut all = Report::default();
     for is_known in [false, true] {
-        all.add(after_the_first_call(is_known).await);
+        all.add(failover_after_the_first_call(is_known).await);
     }
     for n in 2..times {
-        all.add(under_load(seed ^ n).await);
+        all.add(failover_under_load(seed ^ n).await);
     }
     all.done =
         format!("{times} primaries lost in a round, two right after an instance's first call");

@@ -1,8 +1,7 @@
-//! The breaks: each change makes a script violate one of its guarantees.
+//! The breaks: changes that each make a script violate one of its guarantees.
 
 use std::path::{Path, PathBuf};
 
-/// A change to one place of a script, which violates a guarantee.
 pub(crate) struct Break {
     /// The script, without `.lua`.
     pub(crate) script: &'static str,
@@ -103,10 +102,10 @@ breaks! {
     "a fence of 20 digits is accepted",
     "string.sub(last or '0 ', 1, 16)" => "(last or '0 ')";
 
-    "a lease without an end counts as a folder",
+    "a lease without an end counts as held by a folder",
     "left >= 0 and left <= 600 and 1 or 0" => "left ~= -2 and left <= 600 and 1 or 0";
 
-    "a lease that ends in a day counts as a folder",
+    "a lease that ends in a day counts as held by a folder",
     "left >= 0 and left <= 600 and 1 or 0" => "left >= 0 and 1 or 0";
 
     "the journal is never full",
@@ -212,7 +211,7 @@ breaks! {
     "removed entries of another generation are not counted",
     "and strays > 0 then" => "and false then";
 
-    "the lease to fold never ends",
+    "the fold lease never ends",
     "ARGV[1], 'PX', ARGV[2])" => "ARGV[1])";
 
     "a takeover does not finish an interrupted round",
@@ -298,7 +297,7 @@ breaks! {
     "the partitions of a step are not marked as done",
     "'done', ARGV[6], 'folder'" => "'done', '', 'folder'";
 
-    "slices that are rolled up are not marked",
+    "the end of the roll-up is not stored",
     ", 'rolled', ARGV[16], 'judged'" => ", 'judged'";
 
     "the newest stamp of a round is not stored",
@@ -369,7 +368,7 @@ breaks! {
     "used >= 0.99 * most and 1 or 0" => "used < 0 and 1 or 0";
 
     "the inspection needs free memory",
-    "redis.call('PERSIST', state) -- Allowed without free memory, and so are the writes after it.\n" => "";
+    "redis.call('PERSIST', state) -- After PERSIST, writes need no free memory.\n" => "";
 
     "a repaired key stays in quarantine",
     "if not is_wrong(listed[i], listed[i + 1]) then" => "if false then";
@@ -564,7 +563,7 @@ breaks! {
     "a context that is still a timer is forgotten",
     "math.max(http, timer)" => "math.min(http, timer)";
 
-    "the global counters are forgotten",
+    "the counters of all requests are forgotten",
     "name == '<all>' or " => "";
 
     "contexts that are not forgotten end the stage",
@@ -626,14 +625,14 @@ breaks! {
     "ids that are too long are leased",
     "if #id > MAX_ID then" => "if false then";
 
-    "entries that are not rows block other rows",
+    "members that are not rows block other rows",
     "now + 60), id)" => "now), id)";
 
     "rows after a page of leased rows are not leased",
     "if #ids < 100 then break end" => "if true then break end";
 ]
 "rows_drop": [
-    "a row without a delay stays",
+    "a row without a delay stays cached",
     "redis.call('ZREM', KEYS[4], id); redis.call('DEL', KEYS[4 + i])" => "redis.call('ZREM', KEYS[4], id)";
 ]
 "rows_finish": [

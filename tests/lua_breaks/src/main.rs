@@ -1,11 +1,11 @@
 //! Breaks the Lua scripts in one place at a time, and prints which test notices each break, for `make lua-breaks`.
-//! Fails if no test notices a break.
+//! Fails unless tests notice all breaks.
 //!
 //! The breaks are made in a copy of the scripts. The tests are built once, because they read the scripts from the
 //! folder that `PULSE_LUA_FOLDER` names.
 //!
-//! The arguments select breaks: an argument is a part of the name of a script or of a break. `PULSE_LUA_FROM=65` begins
-//! with the 65th selected break, to continue an earlier run.
+//! Each argument selects the breaks whose script or name contains this text. `PULSE_LUA_FROM=65` begins with the 65th
+//! selected break, to continue an earlier run.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -18,11 +18,11 @@ use breaks::{BREAKS, Break};
 
 mod breaks;
 
-/// The arguments that select some of the tests.
-type Part = &'static [&'static str];
+/// Arguments of the test program that select tests.
+type Filter = &'static [&'static str];
 
 /// The tests that run the scripts on a real server, cheapest first.
-const PARTS: [Part; 5] = [
+const FILTERS: [Filter; 5] = [
     &["journal::", "--skip", "random::", "--skip", "rolled::"],
     &["stores::", "--skip", "memory::"],
     &["journal::random::", "journal::rolled::"],
@@ -30,15 +30,15 @@ const PARTS: [Part; 5] = [
     &["faults::"],
 ];
 /// The tests of the scripts of rows, which no other test runs.
-const ROW_PARTS: [Part; 1] = [&["rows::"]];
-/// The time limit of a part in seconds, because a break can make a loop endless. A part takes up to a minute, or
+const ROW_FILTERS: [Filter; 1] = [&["rows::"]];
+/// The time limit in seconds for a filter's tests: a break can make a loop endless. The tests take up to a minute, or
 /// several minutes on a busy machine.
 const TIME_LIMIT: &str = "600";
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let texts: Vec<String> = env::args().skip(1).collect();
     let is_selected = |broken: &&Break| {
-        let name = format!("{}.lua: {}", broken.script, broken.name);
+        let name = full_name(broken);
         texts.is_empty() || texts.iter().any(|text| name.contains(text.as_str()))
     };
     let from = match env::var("PULSE_LUA_FROM") {
@@ -47,50 +47,43 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     };
     let selected: Vec<&Break> = BREAKS.iter().filter(is_selected).skip(from).collect();
     if selected.is_empty() {
-        return Err(format!("no break from number {} on contains {texts:?}", from + 1).into());
+        return Err(format!("no break matches {texts:?} from number {} on", from + 1).into());
     }
-    let scripts = Scripts::copy()?;
+    let scripts = copy_scripts()?;
     // Checks that each break can be applied, before the tests are built.
     for broken in &selected {
-        broken.apply(&fs::read_to_string(broken.path(&scripts.folder))?)?;
+        broken.apply(&fs::read_to_string(broken.path(&scripts))?)?;
     }
     let start = Instant::now();
-    let parts_of = |broken: &Break| match broken.script {
-        script if script.starts_with("rows_") => &ROW_PARTS[..],
-        _ => &PARTS[..],
+    let filters_of = |broken: &Break| match broken.script {
+        script if script.starts_with("rows_") => &ROW_FILTERS[..],
+        _ => &FILTERS[..],
     };
-    let mut unbroken: Vec<_> = selected.iter().map(|broken| parts_of(broken)).collect();
-    unbroken.dedup();
-    let unbroken = unbroken.concat();
-    let tests = Tests::build(&scripts)?;
-    if let Some(noticed) = tests.test(&unbroken)? {
+    let mut filters: Vec<_> = selected.iter().map(|broken| filters_of(broken)).collect();
+    filters.dedup();
+    let filters = filters.concat();
+    let tests = Tests::build(scripts.clone())?;
+    if let Some(noticed) = tests.test(&filters)? {
         return Err(format!("the unbroken scripts already fail: {noticed}").into());
     }
-    println!(
-        "the unbroken scripts pass ({} s)",
-        start.elapsed().as_secs()
-    );
+    let seconds = start.elapsed().as_secs();
+    println!("the unbroken scripts pass ({seconds} s)");
     let mut unnoticed = Vec::new();
     for (at, broken) in selected.iter().enumerate() {
         let start = Instant::now();
-        let path = broken.path(&scripts.folder);
+        let path = broken.path(&scripts);
         let source = fs::read_to_string(&path)?;
         fs::write(&path, broken.apply(&source)?)?;
-        let noticed = tests.test(parts_of(broken));
+        let noticed = tests.test(filters_of(broken));
         fs::write(&path, source)?;
         let noticed = noticed?;
         let result = match &noticed {
             Some(noticed) => format!("noticed by {noticed}"),
             None => "NOT NOTICED".to_owned(),
         };
-        println!(
-            "{}/{} {}.lua: {}: {result} ({} s)",
-            from + at + 1,
-            from + selected.len(),
-            broken.script,
-            broken.name,
-            start.elapsed().as_secs()
-        );
+        let (number, all) = (from + at + 1, from + selected.len());
+        let (name, seconds) = (full_name(broken), start.elapsed().as_secs());
+        println!("{number}/{all} {name}: {result} ({seconds} s)");
         if noticed.is_none() {
             unnoticed.push(broken);
         }
@@ -98,10 +91,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let noticed = selected.len() - unnoticed.len();
     println!("{} breaks, {noticed} noticed", selected.len());
     for broken in &unnoticed {
-        println!(
-            "no test notices a break of {}.lua: {}",
-            broken.script, broken.name
-        );
+        println!("not noticed: {}", full_name(broken));
     }
     Ok(match unnoticed.is_empty() {
         true => ExitCode::SUCCESS,
@@ -109,28 +99,19 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
-/// A copy of the scripts.
-struct Scripts {
-    /// The folder that contains the folder `lua`.
-    folder: PathBuf,
+fn full_name(broken: &Break) -> String {
+    format!("{}.lua: {}", broken.script, broken.name)
 }
 
-impl Scripts {
-    fn copy() -> Result<Self, Box<dyn Error>> {
-        let folder = env::temp_dir().join(format!("pulse-lua-breaks-{}", std::process::id()));
-        fs::create_dir_all(folder.join("lua"))?;
-        for script in fs::read_dir(repository()?.join("crates/redis/src/lua"))? {
-            let script = script?;
-            fs::copy(script.path(), folder.join("lua").join(script.file_name()))?;
-        }
-        Ok(Self { folder })
+/// Copies the scripts. Returns the folder that contains the folder `lua`.
+fn copy_scripts() -> Result<PathBuf, Box<dyn Error>> {
+    let folder = repository()?.join("target/lua-breaks");
+    fs::create_dir_all(folder.join("lua"))?;
+    for script in fs::read_dir(repository()?.join("crates/redis/src/lua"))? {
+        let script = script?;
+        fs::copy(script.path(), folder.join("lua").join(script.file_name()))?;
     }
-}
-
-impl Drop for Scripts {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
+    Ok(folder)
 }
 
 fn repository() -> Result<PathBuf, Box<dyn Error>> {
@@ -161,15 +142,14 @@ fn cargo(args: &[&str]) -> Result<String, Box<dyn Error>> {
     }
 }
 
-/// The built tests.
-struct Tests<'a> {
-    scripts: &'a Scripts,
+struct Tests {
+    scripts: PathBuf,
     root: PathBuf,
     executable: PathBuf,
 }
 
-impl<'a> Tests<'a> {
-    fn build(scripts: &'a Scripts) -> Result<Self, Box<dyn Error>> {
+impl Tests {
+    fn build(scripts: PathBuf) -> Result<Self, Box<dyn Error>> {
         let root = repository()?;
         // Some tests start the demo.
         cargo(&["build", "--example", "demo"])?;
@@ -186,18 +166,17 @@ impl<'a> Tests<'a> {
         })
     }
 
-    /// Runs parts until a test fails. Returns the name of this test.
-    fn test(&self, parts: &[Part]) -> Result<Option<String>, Box<dyn Error>> {
-        for part in parts {
-            if let Some(test) = self.failing_test(part)? {
+    /// Runs the tests of each filter until a test fails. Returns the name of this test.
+    fn test(&self, filters: &[Filter]) -> Result<Option<String>, Box<dyn Error>> {
+        for filter in filters {
+            if let Some(test) = self.failing_test(filter)? {
                 return Ok(Some(test));
             }
         }
         Ok(None)
     }
 
-    /// Runs tests until a test fails, and fails again when it runs alone, because a test may fail by chance on a busy
-    /// machine.
+    /// Runs tests until one fails, and fails again alone: on a busy machine, a test may fail by chance.
     fn failing_test(&self, args: &[&str]) -> Result<Option<String>, Box<dyn Error>> {
         let mut skipped = Vec::new();
         loop {
@@ -206,7 +185,7 @@ impl<'a> Tests<'a> {
             let Some(test) = self.run(&args)? else {
                 return Ok(None);
             };
-            // If `test` is an exit status instead of the name of a test, this runs no test, and passes.
+            // If `test` is an exit status, `--exact` selects no test, and the run passes.
             let is_by_chance = self.run(&["--exact", &test])?.is_none();
             if !is_by_chance || test.contains(' ') {
                 return Ok(Some(test));
@@ -215,24 +194,24 @@ impl<'a> Tests<'a> {
         }
     }
 
-    /// Runs tests until a test fails, or the time limit has passed. Returns the name of the test. If the tests ended
-    /// without success and without a failed test, returns their exit status.
+    /// Runs tests until a test fails, or the time limit has passed. Returns the name of the failed test. If the tests
+    /// ended without success and without a failed test, returns their exit status.
     fn run(&self, args: &[&str]) -> Result<Option<String>, Box<dyn Error>> {
-        // Does not use cargo, so that killing the process ends the tests. The servers of the tests end with the tests.
+        // Runs without cargo, so that killing the process ends the tests. The servers of the tests end with the tests.
         let mut tests = Command::new("timeout")
             .arg(TIME_LIMIT)
             .arg(&self.executable)
             .args(args)
             .current_dir(&self.root)
             .env("CARGO_MANIFEST_DIR", &self.root)
-            .env("PULSE_LUA_FOLDER", &self.scripts.folder)
+            .env("PULSE_LUA_FOLDER", &self.scripts)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
         let output = tests.stdout.take().ok_or("the output is piped")?;
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-        // `test suite::each_call_is_folded_once ... FAILED`
+        // `test stores::redis::counters_are_stored_at_all_precisions ... FAILED`
         let failed = lines.find_map(|line| {
             let test = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
             Some(test.to_owned())

@@ -5,15 +5,14 @@
 //! of its fields. The descriptions are the first paragraphs of the docs of types, fields and variants. Serde's
 //! attributes determine the name of a field, whether the field may be absent, and whether it is flattened. For a
 //! flattened field, the page omits the first sentence of the docs. If serialization is written by hand, the docs of a
-//! field must contain the word *absent* if the field may be absent, and *null* if it may be null. The sources are read
-//! line by line, because rustfmt writes each field on its own line.
+//! field that may be absent or null must contain the word *absent* or *null*. The sources are read line by line,
+//! because rustfmt writes each field on its own line.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The beginning of the page.
 const HEAD: &str = include_str!("../head.md");
 /// Units of numbers, and the words for them in the docs.
 const UNITS: [(&str, &str); 3] = [
@@ -30,7 +29,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Makes the text of the page from the sources.
 fn page() -> Result<String, Box<dyn Error>> {
     let mut types = Types::new();
     read(&root().join("crates"), &mut types)?;
@@ -53,7 +51,7 @@ fn page() -> Result<String, Box<dyn Error>> {
     Ok(page)
 }
 
-/// By the name of each type: its first line, and the lines of its fields or variants.
+/// Types by name: the first line, and the lines of fields or variants.
 type Types = BTreeMap<String, Vec<Line>>;
 
 /// Adds the types of all files of a folder. If several types have the same name, adds the type that serde serializes.
@@ -141,8 +139,8 @@ impl Line {
         self.has("skip_serializing_if")
     }
 
-    /// Describes a field or a variant of the type that begins with the line `parent`, and adds the types that the
-    /// description names to `named`.
+    /// Describes a field or a variant of the type that begins with the line `parent`. Adds to `named` the types in the
+    /// description.
     fn describe(&self, parent: &Self, named: &mut Vec<String>) -> String {
         let mut docs = self.docs();
         let code = self.code.trim_start();
@@ -168,10 +166,10 @@ impl Line {
         }
         let mut json_type = json_type.trim_end_matches('?');
         let docs_have = |word| docs.split([' ', ',', '.', ';']).any(|other| other == word);
-        let mark = |is_marked| if is_marked { "?" } else { "" };
-        let absent = mark(self.is_skipped_if_none() || docs_have("absent"));
+        let suffix = |is_optional| if is_optional { "?" } else { "" };
+        let absent = suffix(self.is_skipped_if_none() || docs_have("absent"));
         let is_option = rust_type.starts_with("Option<") && !self.is_skipped_if_none();
-        let null = mark(is_option || docs_have("null"));
+        let null = suffix(is_option || docs_have("null"));
         if self.has("serialize_with") {
             json_type = "object";
         }
@@ -197,7 +195,7 @@ fn renamed(variant: &str, rename_all: Option<&str>) -> String {
     chars.collect()
 }
 
-/// Returns the JSON type of a Rust type, and adds the types that the page must describe to `named`.
+/// Returns the JSON type of a Rust type. Adds to `named` the types that the page must describe.
 fn json(rust_type: &str, named: &mut Vec<String>) -> String {
     let generic = rust_type.strip_suffix('>');
     if let Some((outer, inner)) = generic.and_then(|generic| generic.split_once('<')) {

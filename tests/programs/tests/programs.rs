@@ -17,9 +17,9 @@ async fn end(program: &Demo, signal: &str) -> String {
     stderr
 }
 
-/// Asserts that a program reports in one line how many requests it lost, and why.
+/// Asserts that a program reports in one line how many samples it lost, and why.
 fn assert_reports_loss(stderr: &str, why: &str) {
-    let is_reported = stderr.starts_with("tower-pulse: 1 requests")
+    let is_reported = stderr.starts_with("tower-pulse: 1 sample")
         && stderr.contains("could not be flushed before the shutdown: ")
         && stderr.contains(why);
     assert!(is_reported && stderr.lines().count() == 1, "{stderr}");

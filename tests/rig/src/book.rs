@@ -1,9 +1,8 @@
 //! The functions of *Redis in Action*, chapters 5.2.1 to 5.2.3, as another program would call them.
 //!
-//! These functions are the reference for the book's keys: the crate must be able to read the keys that the functions
-//! write, and the functions must be able to read the keys that the crate writes. Each function follows the printed
-//! code, command by command. If the printed code is wrong, the function's documentation describes the difference.
-//! `prefix` precedes every key; in the book it is `""`.
+//! These functions are the reference for the book's keys: they and tower-pulse must read each other's keys. Each
+//! function follows the printed code, command by command. If the printed code is wrong, the function's documentation
+//! describes the difference. `prefix` precedes every key; in the book it is `""`.
 //!
 //! Some functions use WATCH, which belongs to a connection. Therefore, give each caller its own connection, not a clone
 //! of a shared one.
@@ -32,16 +31,10 @@ pub async fn update_counter(
     for precision in precisions {
         let slice = now.div_euclid(*precision) * precision;
         let hash = format!("{precision}:{name}");
-        transaction
-            .cmd("ZADD")
-            .arg(format!("{prefix}known:"))
-            .arg(0)
-            .arg(&hash);
-        transaction
-            .cmd("HINCRBY")
-            .arg(format!("{prefix}count:{hash}"))
-            .arg(slice)
-            .arg(n);
+        let known = (format!("{prefix}known:"), 0, &hash);
+        transaction.cmd("ZADD").arg(known);
+        let count = (format!("{prefix}count:{hash}"), slice, n);
+        transaction.cmd("HINCRBY").arg(count);
     }
     transaction.exec_async(conn).await.unwrap();
 }
@@ -75,11 +68,10 @@ pub async fn clean_counters_pass(
         let member: Vec<String> = issue(conn, "ZRANGE", (&known_key, index, index)).await;
         index += 1;
         let Some(hash) = member.first() else { break };
-        let precision: i64 = hash
-            .split(':')
-            .next()
-            .and_then(|digits| digits.parse().ok())
-            .unwrap_or_else(|| panic!("the book's cleaner fails on {hash:?} in `known:`"));
+        let digits = hash.split(':').next().unwrap_or_default();
+        let Ok(precision) = digits.parse::<i64>() else {
+            panic!("the book's cleaner fails on {hash:?} in `known:`");
+        };
         if passes % (precision / 60).max(1) != 0 {
             continue;
         }
@@ -173,19 +165,15 @@ async fn update_stats(
 /// Statistics as [`get_stats`] returns them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stats {
-    /// The smallest value.
     pub min: f64,
-    /// The largest value.
     pub max: f64,
-    /// Number of values.
     pub count: f64,
-    /// The sum of the values.
     pub sum: f64,
     /// `sum / count`.
     pub average: f64,
 }
 
-/// `get_stats`: the values of a statistics key, with their average.
+/// `get_stats`: the members of a statistics key, and the average.
 ///
 /// `kind` also selects the hour: `AccessTime:last` is the previous hour. Panics if the set or a member is missing, in
 /// which case the printed code fails.

@@ -3,20 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult, cmd};
+use redis::{FromRedisValue, RedisResult};
 use tokio::sync::Mutex;
 
 use super::process::free_port_with_bus;
-use super::server::{Builder, RedisServer, issue};
+use super::server::{self, Builder, RedisServer, issue};
 use super::wait::{PATIENCE, look_until, until};
 
 /// Number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 const PRIMARIES: usize = 3;
-
-/// The timeout of the rig's own commands to a node, which may be dead or frozen.
-const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The time after which the other nodes consider a silent node as failed.
 const NODE_TIMEOUT_MILLIS: &str = "3000";
@@ -24,12 +20,11 @@ const NODE_TIMEOUT_MILLIS: &str = "3000";
 /// Three primaries and three replicas. Dropping the cluster ends all nodes.
 #[derive(Debug)]
 pub struct RedisCluster {
-    nodes: Vec<Node>,
+    pub nodes: Vec<Node>,
     /// Held while a slot moves, because two nodes that send keys to each other at the same time would block each other.
     moving: Mutex<()>,
 }
 
-/// A node of a cluster.
 #[derive(Debug)]
 pub struct Node {
     pub server: RedisServer,
@@ -47,7 +42,7 @@ struct NodeState {
     slots: Vec<(u16, u16)>,
 }
 
-/// The folder of the nodes' certificate: `server.pem`, `server.key`, and the authority's `ca.pem`.
+/// The folder with the nodes' certificate: `server.pem`, `server.key`, and the authority's `ca.pem`.
 #[derive(Debug, Clone)]
 pub struct Tls(pub PathBuf);
 
@@ -63,42 +58,37 @@ impl Tls {
             ("tls-ca-cert-file", file("ca.pem")),
         ]
     }
+
+    /// Makes a server listen with TLS on a port too.
+    pub fn add_to(&self, server: Builder, port: u16) -> Builder {
+        let settings = self.settings(port).into_iter();
+        settings.fold(server, |server, (name, value)| {
+            server.arg(&format!("--{name}"), &value)
+        })
+    }
 }
 
 impl RedisCluster {
-    /// Starts a cluster that never writes to disk.
+    /// Starts a cluster without snapshots and append-only files.
     pub async fn start() -> Self {
         Self::start_with(None, |node| node).await
     }
 
-    /// Starts a cluster whose nodes write each change to disk before they answer.
-    pub async fn start_durable() -> Self {
-        let durable = |node: Builder| {
-            let node = node.arg("--appendonly", "yes");
-            node.arg("--appendfsync", "always")
-        };
-        Self::start_with(None, durable).await
-    }
-
-    /// Starts a cluster whose nodes also listen with TLS, and announce their TLS ports to clients that connect with
-    /// TLS.
-    pub async fn start_tls(tls: &Tls) -> Self {
-        Self::start_with(Some(tls), |node| node).await
-    }
-
-    /// Starts a cluster; `configure` sets up each node.
+    /// Starts a cluster; `configure` sets up each node. With `tls`, the nodes also listen with TLS, and announce their
+    /// TLS ports to clients that connect with TLS.
     pub async fn start_with(tls: Option<&Tls>, configure: impl Fn(Builder) -> Builder) -> Self {
         let nodes = (0..2 * PRIMARIES).map(|_| {
-            let node = configure(builder());
+            let node = RedisServer::builder()
+                .node_of_a_cluster()
+                .arg("--cluster-node-timeout", NODE_TIMEOUT_MILLIS)
+                // A replica may replace its primary, however long the primary has been away.
+                .arg("--cluster-replica-validity-factor", "0");
+            let node = configure(node);
             let Some(tls) = tls else {
                 return tokio::spawn(start(node, None));
             };
             let port = free_port_with_bus();
-            let settings = tls.settings(port).into_iter();
-            let node = settings.fold(node, |node, (name, value)| {
-                node.arg(&format!("--{name}"), &value)
-            });
-            let node = node.arg("--tls-cluster", "yes");
+            let node = tls.add_to(node, port).arg("--tls-cluster", "yes");
             let node = node.arg("--tls-replication", "yes");
             tokio::spawn(start(node, Some(port)))
         });
@@ -124,12 +114,9 @@ impl RedisCluster {
         for (at, node) in self.nodes.iter().enumerate() {
             if at < PRIMARIES {
                 let share = |n: usize| n * usize::from(SLOTS) / PRIMARIES;
-                let slots = share(at)..share(at + 1);
-                let mut add = cmd("CLUSTER");
-                add.arg("ADDSLOTS");
-                slots.for_each(|slot| _ = add.arg(slot));
-                let mut connection = node.server.connection().await;
-                add.exec_async(&mut connection).await.expect("ADDSLOTS");
+                let slots: Vec<_> = (share(at)..share(at + 1)).collect();
+                let connection = &mut node.server.connection().await;
+                let () = issue(connection, "CLUSTER", ("ADDSLOTS", slots)).await;
             }
             for other in &self.nodes[at + 1..] {
                 let port = other.tls_port.unwrap_or(other.server.port()).to_string();
@@ -170,25 +157,15 @@ impl RedisCluster {
         }
     }
 
-    /// All nodes.
-    pub fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
     /// The URLs of all nodes, without TLS.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(|node| node.server.url()).collect()
     }
 
-    /// The URLs of all nodes with TLS.
-    pub fn tls_urls(&self) -> Vec<String> {
-        let ports = self.nodes.iter().filter_map(|node| node.tls_port);
-        ports
-            .map(|port| format!("rediss://127.0.0.1:{port}/"))
-            .collect()
+    pub fn tls_ports(&self) -> impl Iterator<Item = u16> {
+        self.nodes.iter().filter_map(|node| node.tls_port)
     }
 
-    /// The slot of a key.
     pub async fn slot(&self, key: &str) -> u16 {
         let slot = self.nodes[0].ask(&["CLUSTER", "KEYSLOT", key]).await;
         slot.expect("a slot")
@@ -196,16 +173,14 @@ impl RedisCluster {
 
     /// The index of the node that owns a slot, as the nodes themselves report. `None` while the slot has no owner or
     /// its owner does not answer.
-    pub async fn find_owner(&self, slot: u16) -> Option<usize> {
+    async fn find_owner(&self, slot: u16) -> Option<usize> {
         let mut owners = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
             let Some(state) = node.state().await else {
                 continue;
             };
-            let owns = state
-                .slots
-                .iter()
-                .any(|range| (range.0..=range.1).contains(&slot));
+            let mut slots = state.slots.iter();
+            let owns = slots.any(|(first, last)| (*first..=*last).contains(&slot));
             if state.primary.is_none() && owns {
                 owners.push((state.epoch, at));
             }
@@ -215,68 +190,63 @@ impl RedisCluster {
 
     /// The index of the node that owns a slot. Waits until the slot has an owner.
     pub async fn owner(&self, slot: u16) -> usize {
-        let mut owner = None;
-        until("the slot has an owner", async || {
-            owner = self.find_owner(slot).await;
-            owner.is_some()
+        look_until(PATIENCE, async || {
+            let owner = self.find_owner(slot).await;
+            owner.ok_or_else(|| format!("slot {slot} has no owner"))
         })
-        .await;
-        owner.expect("`until` has found an owner")
+        .await
     }
 
-    /// A connection to the node that owns a slot.
-    pub async fn connection_to(&self, slot: u16) -> MultiplexedConnection {
-        self.nodes[self.owner(slot).await].server.connection().await
-    }
-
-    /// The index of a primary other than the owner of a slot.
     pub async fn other_primary(&self, slot: u16) -> usize {
         let owner = self.owner(slot).await;
-        for (at, node) in self.nodes.iter().enumerate() {
+        let found = self.find(async |at, node| {
             let state = node.state().await;
-            let is_primary = state.is_some_and(|state| state.primary.is_none());
-            if at != owner && is_primary {
-                return at;
-            }
-        }
-        panic!("there is only one primary");
+            at != owner && state.is_some_and(|state| state.primary.is_none())
+        });
+        found.await.expect("another primary")
     }
 
-    /// Moves a slot to another primary, two keys at a time with a pause after each two, or 100 keys at a time without a
-    /// pause. Meanwhile, each of the two nodes has some of the keys, and redirects with ASK. Returns the number of
-    /// moved keys.
+    /// The index of the first node for which `test` holds.
+    async fn find(&self, test: impl AsyncFn(usize, &Node) -> bool) -> Option<usize> {
+        for (at, node) in self.nodes.iter().enumerate() {
+            if test(at, node).await {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Moves a slot to another primary: two keys before each pause, or 100 keys at a time if `pause` is zero.
+    /// Meanwhile, each of the two nodes has some of the keys, and the old owner redirects with ASK. Returns the number
+    /// of moved keys.
     pub async fn move_slot(&self, slot: u16, to: usize, pause: Duration) -> usize {
         let _moving = self.moving.lock().await;
         let (source, target) = (&self.nodes[self.owner(slot).await], &self.nodes[to]);
         let word = slot.to_string();
         let set = ["CLUSTER", "SETSLOT", &word];
-        let set = |state: [&'static str; 1], id: &str| -> Vec<String> {
-            let words = set.into_iter().chain(state).chain([id]);
-            words.map(str::to_owned).collect()
+        let set = async |node: &Node, state: &str, id: &str| {
+            node.tell(&[&set[..], &[state, id]].concat()).await;
         };
-        target.tell(&set(["IMPORTING"], &source.id)).await;
-        source.tell(&set(["MIGRATING"], &target.id)).await;
+        set(target, "IMPORTING", &source.id).await;
+        set(source, "MIGRATING", &target.id).await;
         let port = target.server.port().to_string();
         let mut connection = source.server.connection().await;
         let most = if pause.is_zero() { 100 } else { 2 };
         let mut moved = 0;
         loop {
-            let arguments = ("GETKEYSINSLOT", &word, most);
-            let keys: Vec<String> = issue(&mut connection, "CLUSTER", arguments).await;
+            let listed = ("GETKEYSINSLOT", &word, most);
+            let keys: Vec<String> = issue(&mut connection, "CLUSTER", listed).await;
             if keys.is_empty() {
                 break;
             }
-            let mut migrate = cmd("MIGRATE");
-            migrate.arg(&["127.0.0.1", &port, "", "0", "5000", "KEYS"]);
-            migrate.arg(&keys);
-            let migrated = migrate.exec_async(&mut connection).await;
-            migrated.expect("MIGRATE");
+            let destination = ["127.0.0.1", &port, "", "0", "5000", "KEYS"];
+            let () = issue(&mut connection, "MIGRATE", (&destination, &keys)).await;
             moved += keys.len();
             tokio::time::sleep(pause).await;
         }
-        let node = set(["NODE"], &target.id);
-        target.tell(&node).await;
-        source.tell(&node).await;
+        for node in [target, source] {
+            set(node, "NODE", &target.id).await;
+        }
         moved
     }
 
@@ -307,8 +277,15 @@ impl RedisCluster {
     /// Lets a replica replace the owner of a slot, once the replica has all data.
     pub async fn fail_over(&self, slot: u16) {
         let owner = self.owner(slot).await;
-        let replica = self.replica_of(owner).await;
-        let replica = &self.nodes[replica];
+        let id = &self.nodes[owner].id;
+        let replica = look_until(PATIENCE, async || {
+            let found = self.find(async |_, node| {
+                let state = node.state().await;
+                state.is_some_and(|state| state.primary.as_ref() == Some(id))
+            });
+            found.await.ok_or_else(|| format!("{id} has no replica"))
+        });
+        let replica = &self.nodes[replica.await];
         until("the replica has taken over", async || {
             // Repeats the command, because the replica gives up a failover after five seconds.
             let _ = replica.ask::<String>(&["CLUSTER", "FAILOVER"]).await;
@@ -323,48 +300,6 @@ impl RedisCluster {
         .await;
     }
 
-    /// The index of a replica of a node.
-    async fn replica_of(&self, primary: usize) -> usize {
-        let id = &self.nodes[primary].id;
-        let mut replica = None;
-        until("there is a replica", async || {
-            for (at, node) in self.nodes.iter().enumerate() {
-                let state = node.state().await;
-                if state.is_some_and(|state| state.primary.as_ref() == Some(id)) {
-                    replica = Some(at);
-                }
-            }
-            replica.is_some()
-        })
-        .await;
-        replica.expect("`until` has found a replica")
-    }
-
-    /// Kills the owner of a slot, and waits until a replica owns the slot. Returns the killed node's index.
-    pub async fn kill_owner(&self, slot: u16) -> usize {
-        let owner = self.owner(slot).await;
-        self.nodes[owner].server.kill_9();
-        until("a replica has taken over", async || {
-            self.find_owner(slot).await.is_some()
-        })
-        .await;
-        owner
-    }
-
-    /// Kills all nodes.
-    pub fn kill_all(&self) {
-        for node in &self.nodes {
-            node.server.kill_9();
-        }
-    }
-
-    /// Starts all nodes again. Waits until each node answers.
-    pub async fn restart_all(&self) {
-        for node in &self.nodes {
-            node.server.restart().await;
-        }
-    }
-
     /// Sends a command to all nodes. The command must succeed.
     pub async fn tell_all(&self, words: &[&str]) {
         for node in &self.nodes {
@@ -374,28 +309,17 @@ impl RedisCluster {
 }
 
 impl Node {
-    /// Sends a command, and returns its answer.
-    pub async fn ask<T: FromRedisValue>(&self, words: &[impl AsRef<str>]) -> RedisResult<T> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(DEADLINE))
-            .set_response_timeout(Some(DEADLINE));
-        let client = self.server.client();
-        let connection = client.get_multiplexed_async_connection_with_config(&config);
-        let mut command = cmd(words[0].as_ref());
-        words[1..].iter().for_each(|word| {
-            command.arg(word.as_ref());
-        });
-        command.query_async(&mut connection.await?).await
+    async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        server::ask(&self.server.client(), words).await
     }
 
     /// Sends a command that must succeed.
-    pub async fn tell(&self, words: &[impl AsRef<str>]) {
-        let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
-        let answer = self.ask::<redis::Value>(&words).await;
+    async fn tell(&self, words: &[&str]) {
+        let answer = self.ask::<redis::Value>(words).await;
         answer.unwrap_or_else(|error| panic!("{words:?}: {error}"));
     }
 
-    /// The state of the node, as the node describes it; `None` if it does not answer.
+    /// `None` if the node does not answer.
     async fn state(&self) -> Option<NodeState> {
         let nodes: String = self.ask(&["CLUSTER", "NODES"]).await.ok()?;
         let line = nodes.lines().find(|line| line.contains("myself"))?;
@@ -419,14 +343,6 @@ impl Node {
 fn is_unknown(error: &redis::RedisError) -> bool {
     let error = error.to_string().to_ascii_lowercase();
     error.contains("unknown subcommand") || error.contains("unknown command")
-}
-
-fn builder() -> Builder {
-    RedisServer::builder()
-        .node_of_a_cluster()
-        .arg("--cluster-node-timeout", NODE_TIMEOUT_MILLIS)
-        // A replica may replace its primary, however long the primary has been away.
-        .arg("--cluster-replica-validity-factor", "0")
 }
 
 async fn start(node: Builder, tls_port: Option<u16>) -> Node {

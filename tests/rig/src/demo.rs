@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::process::{Leashed, TempDir, free_port, resident_bytes};
@@ -48,8 +48,7 @@ pub struct Demo {
 
 impl Demo {
     /// Starts `binary` with these environment variables and `LISTEN=127.0.0.1:PORT`, and waits until the port accepts
-    /// connections. Panics with the output of the binary if it exits, or does not listen within 30 seconds. The limit
-    /// is high, because some binaries first read a log.
+    /// connections. Panics with the output of the binary if it exits, or does not listen within 30 seconds.
     pub async fn start(binary: impl AsRef<Path>, env: &[(&str, &str)]) -> Self {
         Self::start_within(Duration::from_secs(30), binary, &[], env).await
     }
@@ -94,22 +93,18 @@ impl Demo {
         demo
     }
 
-    /// The address that the binary listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The process id.
     pub fn pid(&self) -> u32 {
         self.process().pid()
     }
 
-    /// The stdout of the process so far.
     pub fn stdout(&self) -> String {
         self.read("stdout")
     }
 
-    /// The stderr of the process so far.
     pub fn stderr(&self) -> String {
         self.read("stderr")
     }
@@ -124,7 +119,6 @@ impl Demo {
         self.process().freeze();
     }
 
-    /// Continues a frozen process.
     pub fn thaw(&self) {
         self.process().signal("CONT");
     }
@@ -156,9 +150,8 @@ impl Demo {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn process(&self) -> std::sync::MutexGuard<'_, Leashed> {
-        self.process
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn process(&self) -> MutexGuard<'_, Leashed> {
+        let process = self.process.lock();
+        process.unwrap_or_else(PoisonError::into_inner)
     }
 }

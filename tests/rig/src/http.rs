@@ -19,7 +19,6 @@ pub struct Client {
 /// An answer that was read to its end.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// The status code.
     pub status: u16,
     /// The headers in their order, with names in lower case.
     pub headers: Vec<(String, String)>,
@@ -36,12 +35,12 @@ impl Response {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The body as text; panics if it is not UTF-8.
+    /// Panics if the body is not UTF-8.
     pub fn text(&self) -> String {
         String::from_utf8(self.body.clone()).expect("a body of UTF-8")
     }
 
-    /// The body as JSON; panics with the answer if it is not JSON.
+    /// Panics if the body is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| {
             let body = String::from_utf8_lossy(&self.body);
@@ -115,17 +114,17 @@ impl Client {
         let head = format!(" HTTP/1.1\r\n{}\r\n", lines.collect::<String>());
         let start = format!("{method} ");
         let bytes = [start.as_bytes(), path.as_ref(), head.as_bytes(), body].concat();
-        let head_only = method == "HEAD";
+        let is_head = method == "HEAD";
         // The stream is taken, so that no later request continues an exchange that failed or was abandoned.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => open(self.address).await?,
         };
         stream.get_mut().write_all(&bytes).await?;
-        let response = read_response(&mut stream, head_only).await?;
+        let response = read_response(&mut stream, is_head).await?;
         let has = |name: &str| response.header(name).is_some();
         let connection = response.header("connection").unwrap_or_default();
-        let is_framed = head_only
+        let is_framed = is_head
             || has("content-length")
             || has("transfer-encoding")
             || matches!(response.status, 204 | 304);
@@ -142,7 +141,7 @@ async fn open(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
     Ok(BufReader::new(stream))
 }
 
-async fn read_response(stream: &mut BufReader<TcpStream>, head_only: bool) -> io::Result<Response> {
+async fn read_response(stream: &mut BufReader<TcpStream>, is_head: bool) -> io::Result<Response> {
     let (status, headers) = loop {
         let (status, headers) = read_head(stream).await?;
         // An answer with 1xx precedes the final answer.
@@ -155,13 +154,13 @@ async fn read_response(stream: &mut BufReader<TcpStream>, head_only: bool) -> io
         headers,
         body: Vec::new(),
     };
-    if head_only || matches!(status, 204 | 304) {
+    if is_head || matches!(status, 204 | 304) {
         return Ok(response);
     }
-    let chunked = response
+    let is_chunked = response
         .header("transfer-encoding")
         .is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
-    if chunked {
+    if is_chunked {
         response.body = read_chunks(stream).await?;
     } else if let Some(length) = response.header("content-length") {
         response.body = vec![0; length.parse().map_err(io::Error::other)?];
@@ -174,11 +173,8 @@ async fn read_response(stream: &mut BufReader<TcpStream>, head_only: bool) -> io
 
 async fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<(u16, Vec<(String, String)>)> {
     let line = read_line(stream).await?;
-    let status = line
-        .split(' ')
-        .nth(1)
-        .and_then(|code| code.parse().ok())
-        .ok_or_else(|| io::Error::other(format!("no status in {line:?}")))?;
+    let status = line.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let status = status.ok_or_else(|| io::Error::other(format!("no status in {line:?}")))?;
     let mut headers = Vec::new();
     loop {
         let line = read_line(stream).await?;
@@ -199,7 +195,7 @@ async fn read_chunks(stream: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
         let size = line.split(';').next().unwrap_or_default().trim();
         let size = usize::from_str_radix(size, 16).map_err(io::Error::other)?;
         if size == 0 {
-            // Trailers, up to the empty line.
+            // Skips trailers, up to the empty line.
             while !read_line(stream).await?.is_empty() {}
             return Ok(body);
         }
@@ -210,7 +206,7 @@ async fn read_chunks(stream: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// One line without its CRLF; bytes outside ASCII become replacement characters.
+/// A line, trimmed at its end; invalid UTF-8 becomes replacement characters.
 async fn read_line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     let mut line = Vec::new();
     if stream.read_until(b'\n', &mut line).await? == 0 {

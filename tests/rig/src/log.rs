@@ -25,14 +25,13 @@ impl Log {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
 
-    /// The lines that contain a text.
     pub fn lines_with(&self, text: &str) -> Vec<String> {
         let log = self.text();
         let lines = log.lines().filter(|line| line.contains(text));
         lines.map(str::to_owned).collect()
     }
 
-    /// Panics unless each line begins with a time and has a level. Otherwise, a recorded text could forge log lines.
+    /// Panics unless each line begins with a time and has a level: a recorded text must not forge log lines.
     pub fn assert_whole_lines(&self) {
         for line in self.text().lines() {
             let is_event = [" WARN ", " ERROR ", " INFO "]

@@ -1,4 +1,4 @@
-//! The crate's Lua scripts, for tests that call them directly.
+//! The Lua scripts of tower-pulse, for tests that call them directly.
 
 use std::path::PathBuf;
 

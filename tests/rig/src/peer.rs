@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// The peer. Dropping it closes all connections.
+/// Dropping the peer closes all connections.
 #[derive(Debug)]
 pub struct Peer {
     port: u16,
@@ -67,7 +67,7 @@ async fn serve(
     }
 }
 
-/// The words of the first request, and its length; `None` while it is incomplete.
+/// The words of the first request, and its length; `None` while the request is incomplete.
 fn request(buffer: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let number = |at: usize| {
         let line = &buffer[at..];

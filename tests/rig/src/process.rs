@@ -45,12 +45,11 @@ impl Leashed {
         })
     }
 
-    /// The child's process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The exit status of the child, or `None` while it runs.
+    /// `None` while the child runs.
     pub fn try_wait(&mut self) -> Option<ExitStatus> {
         if self.exit.is_none()
             && let Ok(Some(status)) = self.child.try_wait()
@@ -149,7 +148,6 @@ impl TempDir {
         Self(path)
     }
 
-    /// The path of the directory.
     pub fn path(&self) -> &std::path::Path {
         &self.0
     }
@@ -207,14 +205,7 @@ pub fn resident_bytes(pid: u32) -> u64 {
 ///
 /// While this process runs, no test process gets the same port again.
 pub fn free_port() -> u16 {
-    for _ in 0..1000 {
-        let port = fastrand::u16(15_000..32_000);
-        if let Some(reservation) = reserve(port) {
-            hold([reservation]);
-            return port;
-        }
-    }
-    panic!("no free port between 15000 and 32000");
+    free_ports(&[0])
 }
 
 /// By default, a node of a cluster listens to the other nodes on its port for clients plus this number.
@@ -222,27 +213,28 @@ const BUS: u16 = 10_000;
 
 /// Like [`free_port`], for a node of a cluster: the port for the other nodes, [`BUS`] higher, has no listener either.
 pub fn free_port_with_bus() -> u16 {
+    free_ports(&[0, BUS])
+}
+
+/// A port that is free, as are the ports at these distances from it. The process holds the reservations until it ends.
+fn free_ports(distances: &[u16]) -> u16 {
+    static HELD: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+    let most = distances.iter().copied().max().unwrap_or(0);
     for _ in 0..1000 {
-        let port = fastrand::u16(15_000..32_000 - BUS);
-        if let (Some(clients), Some(bus)) = (reserve(port), reserve(port + BUS)) {
-            hold([clients, bus]);
+        let port = fastrand::u16(15_000..32_000 - most);
+        let reservations = distances.iter().map(|distance| reserve(port + distance));
+        if let Some(reservations) = reservations.collect::<Option<Vec<_>>>() {
+            let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+            held.extend(reservations);
             return port;
         }
     }
-    panic!("no two free ports between 15000 and 32000");
+    panic!("no free port between 15000 and 32000");
 }
 
-/// Holds reservations until the process ends.
-fn hold(reservations: impl IntoIterator<Item = UdpSocket>) {
-    static HELD: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.extend(reservations);
-}
-
-/// Reserves a TCP port that has no listener, by binding the UDP port of the same number. No other test process gets the
-/// TCP port meanwhile, so a client of a server that is down never connects to the server of another test. To find out
-/// whether the TCP port has a listener, this function connects to it. Listening instead would be a race: a child that
-/// another test forks at that moment would inherit the listener, and hold it until it executes its program.
+/// Reserves a TCP port without a listener by binding the UDP port of the same number. To find out whether the TCP port
+/// has a listener, this function connects to it. Listening instead would be a race: a child that another test forks at
+/// that moment would inherit the listener, and hold it until `exec`.
 fn reserve(port: u16) -> Option<UdpSocket> {
     let is_closed = TcpStream::connect(("127.0.0.1", port))
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::resp::Frames;
 
-/// The proxy. All methods may be called from any thread at any time. Dropping it closes all connections.
+/// Dropping the proxy closes all connections.
 ///
 /// A new connection is reset if the proxy cannot connect to the server, its *upstream*.
 #[derive(Debug)]
@@ -33,24 +33,23 @@ pub enum Swallow {
     Cut,
 }
 
-/// The current faults.
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
-    refuse: bool,
-    black_hole: bool,
+    is_refusing: bool,
+    is_black_hole: bool,
     delay: Duration,
     swallow: Option<(f64, Swallow)>,
     truncate: Option<f64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ProxyState {
     upstream: AtomicU16,
     faults: watch::Sender<Faults>,
-    /// The number of cuts. A connection ends when it changes.
+    /// The number of cuts. A connection ends when the number changes.
     cuts: watch::Sender<u64>,
-    swallow_rng: Mutex<fastrand::Rng>,
-    truncate_rng: Mutex<fastrand::Rng>,
+    /// Draws which replies are swallowed or truncated.
+    rng: Mutex<fastrand::Rng>,
     connections: AtomicU64,
     swallowed: AtomicU64,
     truncated: AtomicU64,
@@ -65,13 +64,7 @@ impl Proxy {
         let port = listener.local_addr().expect("the proxy's address").port();
         let state = Arc::new(ProxyState {
             upstream: AtomicU16::new(upstream_port),
-            faults: watch::Sender::new(Faults::default()),
-            cuts: watch::Sender::new(0),
-            swallow_rng: Mutex::new(fastrand::Rng::new()),
-            truncate_rng: Mutex::new(fastrand::Rng::new()),
-            connections: AtomicU64::new(0),
-            swallowed: AtomicU64::new(0),
-            truncated: AtomicU64::new(0),
+            ..ProxyState::default()
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
         Self {
@@ -86,7 +79,6 @@ impl Proxy {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// The port that the proxy listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -96,20 +88,20 @@ impl Proxy {
         self.state.upstream.store(port, SeqCst);
     }
 
-    /// Resets all open connections. Serves later connections.
+    /// Resets all open connections, but serves later ones.
     pub fn cut(&self) {
         self.state.cuts.send_modify(|cuts| *cuts += 1);
     }
 
     /// Sets whether new connections are reset at once. Open connections stay as they are.
-    pub fn refuse(&self, refuse: bool) {
-        self.set(|faults| faults.refuse = refuse);
+    pub fn refuse(&self, is_refusing: bool) {
+        self.set(|faults| faults.is_refusing = is_refusing);
     }
 
     /// Sets whether all traffic stops: connections stay open and new connections are accepted, but no bytes are read or
-    /// forwarded in either direction. Once this is off again, the bytes that were sent meanwhile are delivered.
-    pub fn black_hole(&self, black_hole: bool) {
-        self.set(|faults| faults.black_hole = black_hole);
+    /// forwarded in either direction. Once traffic flows again, the bytes that were sent meanwhile are delivered.
+    pub fn black_hole(&self, is_black_hole: bool) {
+        self.set(|faults| faults.is_black_hole = is_black_hole);
     }
 
     /// Sets the delay before each chunk of reply is forwarded.
@@ -120,19 +112,19 @@ impl Proxy {
     /// With this probability, swallows the replies to a chunk of requests that a client sends. The requests reach the
     /// server.
     ///
-    /// The replies to earlier requests are still delivered. No part of the other replies is, so a request without an
+    /// The replies to earlier requests are still delivered, but no part of any other reply. So a request without an
     /// answer has been executed. The seed makes the sequence of decisions repeatable, but the order of the traffic
     /// decides which request gets which decision. The replies to a handshake can be swallowed too: connect first, or
     /// let the client try again.
     pub fn swallow_replies(&self, probability: f64, seed: u64, then: Swallow) {
-        *self.state.swallow_rng.lock().unwrap() = fastrand::Rng::with_seed(seed);
+        self.state.rng.lock().unwrap().seed(seed);
         self.set(|faults| faults.swallow = Some((probability, then)));
     }
 
-    /// With this probability for each chunk of replies, forwards the chunk only up to the middle of its last reply, and
-    /// closes the connection.
+    /// With this probability, forwards a chunk of replies only up to the middle of its last reply, and closes the
+    /// connection.
     pub fn truncate(&self, probability: f64, seed: u64) {
-        *self.state.truncate_rng.lock().unwrap() = fastrand::Rng::with_seed(seed);
+        self.state.rng.lock().unwrap().seed(seed);
         self.set(|faults| faults.truncate = Some(probability));
     }
 
@@ -189,7 +181,7 @@ async fn accept(listener: TcpListener, state: Arc<ProxyState>) {
         tokio::select! {
             Ok((client, _)) = listener.accept() => {
                 state.connections.fetch_add(1, SeqCst);
-                if state.faults.borrow().refuse {
+                if state.faults.borrow().is_refusing {
                     let _ = client.set_zero_linger();
                 } else {
                     let cuts = state.cuts.subscribe();
@@ -202,7 +194,6 @@ async fn accept(listener: TcpListener, state: Arc<ProxyState>) {
     }
 }
 
-/// Serves one connection to its end.
 async fn serve(mut client: TcpStream, state: Arc<ProxyState>, mut cuts: watch::Receiver<u64>) {
     let end = tokio::select! {
         biased;
@@ -261,7 +252,7 @@ async fn requests(
             let first = exchange.requests + 1;
             exchange.requests += frames.feed(&buffer[..n]).len();
             if let (Some((probability, then)), None) = (now.swallow, exchange.swallowed)
-                && state.swallow_rng.lock().unwrap().f64() < probability
+                && state.rng.lock().unwrap().f64() < probability
             {
                 exchange.swallowed = Some((first, exchange.requests.max(first), then));
                 state.swallowed.fetch_add(1, SeqCst);
@@ -292,7 +283,7 @@ async fn replies(
         let mut chunk = &buffer[..n];
         let swallowed = exchange.lock().unwrap().swallowed;
         if let Some((first, ..)) = swallowed {
-            // Deliver up to the end of reply `first - 1`, which may be in an earlier chunk.
+            // Delivers up to the end of reply `first - 1`, which may be in an earlier chunk.
             let wanted = (first - 1).saturating_sub(answered);
             let end = match wanted {
                 0 => 0,
@@ -308,9 +299,9 @@ async fn replies(
         }
         if let Some(probability) = now.truncate
             && !chunk.is_empty()
-            && state.truncate_rng.lock().unwrap().f64() < probability
+            && state.rng.lock().unwrap().f64() < probability
         {
-            // Cut in the middle of the last reply: the middle of the chunk could be the end of a reply.
+            // Cuts in the middle of the last reply, because the middle of the chunk could be the end of a reply.
             let begin = ends.iter().rev().find(|end| **end < chunk.len());
             let begin = begin.copied().unwrap_or(0);
             let half = begin + (chunk.len() - begin) / 2;
@@ -337,7 +328,7 @@ async fn read(
         wait_until_passable(faults).await;
         tokio::select! {
             biased;
-            _ = faults.wait_for(|faults| faults.black_hole) => {}
+            _ = faults.wait_for(|faults| faults.is_black_hole) => {}
             n = from.read(buffer) => return n,
         }
     }
@@ -355,5 +346,5 @@ async fn forward(
 
 /// Waits until the black hole is off. Never fails, because the sender lives as long as the connection.
 async fn wait_until_passable(faults: &mut watch::Receiver<Faults>) {
-    let _ = faults.wait_for(|faults| !faults.black_hole).await;
+    let _ = faults.wait_for(|faults| !faults.is_black_hole).await;
 }

@@ -3,11 +3,11 @@
 /// Finds the ends of RESP2 messages (requests or replies) in a stream of chunks.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// For each open array, the number of values that are still to come.
+    /// For each open array, the number of missing values.
     open: Vec<usize>,
     /// The header line that is still incomplete.
     line: Vec<u8>,
-    /// Bytes of a bulk string, with its final CRLF, that are still to come.
+    /// The missing bytes of a bulk string, including the final CRLF.
     body: usize,
 }
 

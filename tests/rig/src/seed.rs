@@ -11,8 +11,8 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// A seed that is the same in each run, for tests that pass with most seeds but not with all, such as tests of change
-/// detection on random traffic. `PULSE_SEED` sets another seed.
+/// A seed that is the same in each run, for tests that may fail with a few seeds. An example is change detection on
+/// random traffic. `PULSE_SEED` sets another seed.
 pub fn fixed_seed() -> u64 {
     let seed = configured().unwrap_or(1);
     eprintln!("seed: {seed}");

@@ -7,18 +7,18 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
-use redis::{FromRedisValue, RedisResult, cmd};
+use redis::{FromRedisValue, RedisResult};
 
 use super::cluster::Tls;
 use super::process::{Leashed, TempDir, free_port};
 use super::proxy::Proxy;
 use super::server::{self, Builder, RedisServer};
-use super::wait::{PATIENCE, until};
+use super::wait::{PATIENCE, look_until, until};
 
-/// The name of the service that the Sentinels watch.
+/// The name under which the Sentinels watch the primary.
 pub const SERVICE: &str = "pulse-primary";
 
 const SENTINELS: usize = 3;
@@ -28,11 +28,10 @@ const QUORUM: usize = 2;
 /// A primary, its replicas and their Sentinels. Dropping the value ends all processes.
 #[derive(Debug)]
 pub struct Sentinels {
-    servers: Vec<Watched>,
+    pub servers: Vec<Watched>,
     sentinels: Vec<Sentinel>,
 }
 
-/// A server that Sentinels watch.
 #[derive(Debug)]
 pub struct Watched {
     pub server: RedisServer,
@@ -40,18 +39,16 @@ pub struct Watched {
     pub proxy: Proxy,
 }
 
-/// The setup of servers and Sentinels.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     /// The password of the servers.
     pub servers: Option<&'static str>,
     /// The password of the Sentinels.
     pub sentinels: Option<&'static str>,
-    /// The certificate with which the Sentinels, but not the servers, also listen with TLS.
+    /// The certificate of the Sentinels, which then also listen with TLS.
     pub tls: Option<Tls>,
 }
 
-/// A Sentinel's process.
 #[derive(Debug)]
 struct Sentinel {
     port: u16,
@@ -89,11 +86,9 @@ impl Sentinels {
     pub async fn wait_until_healthy(&self) {
         for sentinel in &self.sentinels {
             until("the Sentinel knows all servers and Sentinels", async || {
-                let words = ["SENTINEL", "MASTER", SERVICE];
-                let fields: HashMap<String, String> =
-                    sentinel.ask(&words).await.unwrap_or_default();
-                let is =
-                    |field: &str, value: &str| fields.get(field).is_some_and(|text| text == value);
+                let fields = sentinel.ask(&["SENTINEL", "MASTER", SERVICE]).await;
+                let fields: HashMap<String, String> = fields.unwrap_or_default();
+                let is = |field: &str, value| fields.get(field).map(String::as_str) == Some(value);
                 is("flags", "master")
                     && is("num-slaves", "2")
                     && is("num-other-sentinels", "2")
@@ -104,23 +99,19 @@ impl Sentinels {
         let primary = self.primary().await;
         for (at, watched) in self.servers.iter().enumerate() {
             let port = self.servers[primary].proxy.port();
-            until("the replica follows the primary", async || {
-                at == primary || watched.follows().await == Some(Some(port))
-            })
-            .await;
+            let follows = async || at == primary || watched.follows().await == Some(Some(port));
+            until("the replica follows the primary", follows).await;
         }
     }
 
-    /// Makes the Sentinels wait ten minutes before they replace the primary, because on a busy machine they could
-    /// replace a slow primary at any time. Waits until a failover in progress is over.
+    /// Makes the Sentinels wait ten minutes before they replace the primary, because a primary is slow on a busy
+    /// machine. Waits until a failover in progress is over.
     pub async fn hold(&self) {
         for sentinel in &self.sentinels {
             let setting = ["down-after-milliseconds", "600000"];
             let words = [&["SENTINEL", "SET", SERVICE][..], &setting].concat();
-            until("the Sentinel accepts the setting", async || {
-                sentinel.ask::<String>(&words).await.is_ok()
-            })
-            .await;
+            let is_accepted = async || sentinel.ask::<String>(&words).await.is_ok();
+            until("the Sentinel accepts the setting", is_accepted).await;
         }
         self.wait_until_healthy().await;
     }
@@ -130,17 +121,11 @@ impl Sentinels {
         self.sentinels.iter().map(Sentinel::url).collect()
     }
 
-    /// The URLs of the Sentinels with TLS.
     pub fn tls_urls(&self) -> Vec<String> {
         let ports = self.sentinels.iter().map(|sentinel| sentinel.tls_port);
         ports
             .map(|port| format!("rediss://127.0.0.1:{port}/"))
             .collect()
-    }
-
-    /// All servers.
-    pub fn servers(&self) -> &[Watched] {
-        &self.servers
     }
 
     /// Maps the addresses of the proxies, which the Sentinels announce, to the addresses of the servers.
@@ -165,18 +150,18 @@ impl Sentinels {
 
     /// The index of the server that all Sentinels name as the primary, once they agree.
     pub async fn primary(&self) -> usize {
-        let mut primary = None;
-        until("the Sentinels agree", async || {
+        look_until(PATIENCE, async || {
             let mut named = Vec::new();
             for sentinel in &self.sentinels {
                 named.push(self.named_by(sentinel).await);
             }
             named.dedup();
-            primary = named[0];
-            named.len() == 1 && primary.is_some()
+            match named[..] {
+                [Some(primary)] => Ok(primary),
+                _ => Err(format!("the Sentinels name {named:?}")),
+            }
         })
-        .await;
-        primary.expect("`until` has found a primary")
+        .await
     }
 
     /// Lets a Sentinel replace the primary by a replica. Returns the index of the new primary.
@@ -191,7 +176,7 @@ impl Sentinels {
         self.another_primary(before).await
     }
 
-    /// Waits until the Sentinels name another primary than `before`, and the other server reports itself as a primary.
+    /// Waits until the Sentinels name another primary than `before`, and that server reports itself as a primary.
     pub async fn another_primary(&self, before: usize) -> usize {
         let mut after = before;
         until("there is another primary", async || {
@@ -210,18 +195,15 @@ impl Sentinels {
     }
 
     /// Ends [`cut_off`](Self::cut_off). If the Sentinels have chosen another primary meanwhile, there are two primaries
-    /// until the Sentinels notice the first one.
+    /// until the Sentinels notice the old one.
     pub fn heal(&self, server: usize) {
         self.servers[server].proxy.refuse(false);
     }
 
-    /// Kills all Sentinels.
     pub fn kill_sentinels(&self) {
         for sentinel in &self.sentinels {
             let process = sentinel.process.lock();
-            process
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .kill_9();
+            process.unwrap_or_else(PoisonError::into_inner).kill_9();
         }
     }
 }
@@ -240,17 +222,13 @@ impl Watched {
         proxy.set_upstream(server.port());
         Self { server, proxy }
     }
-}
 
-impl Watched {
     /// `Some(None)` if the server is a primary. `Some(Some(port))` if the server is a replica and connected to the
-    /// primary on this port. `None` if the replica is not connected, or the server does not answer, as while a Sentinel
-    /// changes the server's role and closes its connections.
+    /// primary on this port. `None` if the replica is not connected, or the server does not answer. Both happen while a
+    /// Sentinel changes the server's role.
     pub async fn follows(&self) -> Option<Option<u16>> {
-        let client = self.server.client();
-        let mut connection = client.get_multiplexed_async_connection().await.ok()?;
-        let role = cmd("ROLE");
-        let role: Vec<redis::Value> = role.query_async(&mut connection).await.ok()?;
+        let role = server::ask(&self.server.client(), &["ROLE"]).await;
+        let role: Vec<redis::Value> = role.ok()?;
         let text = |at: usize| String::from_redis_value(role.get(at)?.clone()).ok();
         match &*text(0)? {
             "master" => Some(None),
@@ -278,18 +256,12 @@ impl Sentinel {
     }
 
     fn url(&self) -> String {
-        match self.password {
-            Some(password) => format!("redis://:{password}@127.0.0.1:{}/", self.port),
-            None => format!("redis://127.0.0.1:{}/", self.port),
-        }
+        server::url(self.port, self.password)
     }
 
     async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let client = redis::Client::open(self.url()).expect("the rig's own URL");
-        let mut connection = client.get_multiplexed_async_connection().await?;
-        let mut command = cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut connection).await
+        server::ask(&client, words).await
     }
 }
 
@@ -327,13 +299,10 @@ fn launch((port, tls_port): (u16, u16), primary: u16, setup: &Setup, dir: &Path)
         .stdout(log.try_clone().expect("share the Sentinel's log"))
         .stderr(log);
     let mut process = Leashed::spawn(&mut command, dir).expect("start a Sentinel");
-    let end = Instant::now() + PATIENCE;
-    while !server::answers(port, process.pid()) {
-        let log = || std::fs::read_to_string(dir.join("sentinel.log")).unwrap_or_default();
-        let ended = process.try_wait();
-        assert!(ended.is_none(), "the Sentinel has ended: {}", log());
-        assert!(Instant::now() < end, "the Sentinel is silent: {}", log());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let answers = server::until_it_answers(&mut process, port, Instant::now() + PATIENCE);
+    answers.unwrap_or_else(|why| {
+        let log = std::fs::read_to_string(dir.join("sentinel.log")).unwrap_or_default();
+        panic!("the Sentinel {why}: {log}");
+    });
     process
 }

@@ -6,10 +6,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, RedisResult};
 
 use super::process::{Leashed, TempDir, free_port, free_port_with_bus};
 use super::wait::PATIENCE;
@@ -17,10 +18,10 @@ use super::wait::PATIENCE;
 /// A text in the log of a server whose port is taken.
 const TAKEN: &str = "Address already in use";
 
-/// A redis-server with its own port and directory. Dropping it kills the server and removes the directory, also if the
+/// A redis-server with its own port and directory. Dropping it kills the server and removes the directory, even if the
 /// test panics.
 ///
-/// By default, the server never writes to disk: no snapshots, no append-only file.
+/// By default, the server writes no snapshots and no append-only file.
 #[derive(Debug)]
 pub struct RedisServer {
     setup: Builder,
@@ -30,8 +31,7 @@ pub struct RedisServer {
     dir: TempDir,
 }
 
-/// The configuration of a server. See [`RedisServer::builder`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Builder {
     args: Vec<String>,
     password: Option<String>,
@@ -71,35 +71,49 @@ impl Builder {
         self.arg("--cluster-enabled", "yes")
     }
 
+    /// Makes the server write each change to disk before it answers.
+    #[must_use]
+    pub fn durable(self) -> Self {
+        let durable = self.arg("--appendonly", "yes");
+        durable.arg("--appendfsync", "always")
+    }
+
     /// Starts the server and waits until it answers.
     pub async fn start(self) -> RedisServer {
         blocking(move || {
             let dir = TempDir::new("redis");
-            let end = Instant::now() + PATIENCE;
-            loop {
-                let port = match self.has_bus {
-                    true => free_port_with_bus(),
-                    false => free_port(),
-                };
-                match self.launch(port, dir.path(), end) {
-                    Ok(process) => {
-                        return RedisServer {
-                            setup: self,
-                            port,
-                            process: Mutex::new(process),
-                            dir,
-                        };
-                    }
-                    // Another process took the port between the check and the server's bind.
-                    Err(why) if why.contains(TAKEN) && Instant::now() < end => {}
-                    Err(why) => panic!("the server {why}; its log:\n{}", log(dir.path())),
-                }
+            let next_port = match self.has_bus {
+                true => free_port_with_bus,
+                false => free_port,
+            };
+            let (port, process) = self.launch_on(next_port, dir.path());
+            RedisServer {
+                setup: self,
+                port,
+                process: Mutex::new(process),
+                dir,
             }
         })
         .await
     }
 
-    /// Starts a process, and blocks until that process answers PING.
+    /// Starts a process, and blocks until that process answers PING. If its port is taken, tries again.
+    fn launch_on(&self, next_port: impl Fn() -> u16, dir: &Path) -> (u16, Leashed) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let port = next_port();
+            match self.launch(port, dir, end) {
+                Ok(process) => return (port, process),
+                // Another process took the port between the check and the server's bind.
+                Err(why) if why.contains(TAKEN) && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(why) => panic!("the server {why}; its log:\n{}", log(dir)),
+            }
+        }
+    }
+
+    /// Starts a process on a port, and blocks until that process answers PING.
     fn launch(&self, port: u16, dir: &Path, end: Instant) -> Result<Leashed, String> {
         let before = log(dir).len();
         let out = std::fs::OpenOptions::new()
@@ -128,18 +142,9 @@ impl Builder {
             ),
             Err(error) => panic!("cannot start {}: {error}", binary.display()),
         };
-        loop {
-            if answers(port, process.pid()) {
-                return Ok(process);
-            }
-            if let Some(status) = process.try_wait() {
-                let log = log(dir).split_off(before);
-                return Err(format!("ended at once ({status}): {log}"));
-            }
-            if Instant::now() >= end {
-                return Err(format!("did not answer within {PATIENCE:?}"));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        match until_it_answers(&mut process, port, end) {
+            Ok(()) => Ok(process),
+            Err(why) => Err(format!("{why}: {}", log(dir).split_off(before))),
         }
     }
 }
@@ -150,27 +155,17 @@ impl RedisServer {
         Self::builder().start().await
     }
 
-    /// Starts a server that writes each change to disk before it answers.
     pub async fn start_durable() -> Self {
-        let durable = Self::builder().arg("--appendonly", "yes");
-        durable.arg("--appendfsync", "always").start().await
+        Self::builder().durable().start().await
     }
 
-    /// Begins the configuration of a server.
     pub fn builder() -> Builder {
-        Builder {
-            args: Vec::new(),
-            password: None,
-            has_bus: false,
-        }
+        Builder::default()
     }
 
     /// `redis://127.0.0.1:PORT/`, with the password if there is one.
     pub fn url(&self) -> String {
-        match &self.setup.password {
-            Some(password) => format!("redis://:{password}@127.0.0.1:{}/", self.port),
-            None => format!("redis://127.0.0.1:{}/", self.port),
-        }
+        url(self.port, self.setup.password.as_deref())
     }
 
     /// The port, which stays the same after a restart.
@@ -183,7 +178,6 @@ impl RedisServer {
         self.process().pid()
     }
 
-    /// The server's directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -193,18 +187,17 @@ impl RedisServer {
         log(self.dir.path())
     }
 
-    /// A client for this server.
     pub fn client(&self) -> redis::Client {
         redis::Client::open(self.url()).expect("the rig's own URL")
     }
 
-    /// A new connection to the server itself, with long timeouts (60 s) for a busy machine.
+    /// A new connection with timeouts of 60 s.
     pub async fn connection(&self) -> MultiplexedConnection {
         connect(&self.client()).await
     }
 
     /// Sends a command. Single spaces separate the command and its arguments.
-    pub async fn run<T: redis::FromRedisValue>(&self, command: &str) -> T {
+    pub async fn run<T: FromRedisValue>(&self, command: &str) -> T {
         run(&mut self.connection().await, command).await
     }
 
@@ -229,7 +222,6 @@ impl RedisServer {
         self.process().freeze();
     }
 
-    /// Continues a frozen server (SIGCONT).
     pub fn thaw(&self) {
         self.process().signal("CONT");
     }
@@ -239,23 +231,11 @@ impl RedisServer {
     pub async fn restart(&self) {
         self.terminate();
         let (setup, port, dir) = (self.setup.clone(), self.port, self.dir().to_owned());
-        let process = blocking(move || {
-            let end = Instant::now() + PATIENCE;
-            loop {
-                match setup.launch(port, &dir, end) {
-                    Ok(process) => return process,
-                    Err(why) if why.contains(TAKEN) && Instant::now() < end => {
-                        std::thread::sleep(Duration::from_millis(20));
-                    }
-                    Err(why) => panic!("the server {why}; its log:\n{}", log(&dir)),
-                }
-            }
-        })
-        .await;
+        let (_, process) = blocking(move || setup.launch_on(|| port, &dir)).await;
         *self.process() = process;
     }
 
-    /// Closes the connections of all ordinary clients on the server's side; returns their number.
+    /// Closes the connections of all ordinary clients. Returns their number.
     pub async fn kill_clients(&self) -> u64 {
         self.run("CLIENT KILL TYPE normal SKIPME yes").await
     }
@@ -281,17 +261,22 @@ impl RedisServer {
             .collect()
     }
 
-    /// The number of commands that the server has executed.
+    /// The number of executed commands.
     pub async fn commands(&self) -> u64 {
         let stats = self.info("stats").await;
         stats["total_commands_processed"].parse().unwrap()
     }
 
-    fn process(&self) -> std::sync::MutexGuard<'_, Leashed> {
-        self.process
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn process(&self) -> MutexGuard<'_, Leashed> {
+        let process = self.process.lock();
+        process.unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// `redis://127.0.0.1:PORT/`, with the password if there is one.
+pub(super) fn url(port: u16, password: Option<&str>) -> String {
+    let login = password.map_or_else(String::new, |password| format!(":{password}@"));
+    format!("redis://{login}127.0.0.1:{port}/")
 }
 
 /// The server's program: `PULSE_REDIS_SERVER`, or `redis-server` on PATH.
@@ -315,7 +300,7 @@ pub async fn connect(client: &redis::Client) -> MultiplexedConnection {
 }
 
 /// Sends a command with its arguments, and returns the answer. An error fails the test.
-pub async fn issue<T: redis::FromRedisValue>(
+pub async fn issue<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     command: &str,
     arguments: impl redis::ToRedisArgs,
@@ -325,17 +310,47 @@ pub async fn issue<T: redis::FromRedisValue>(
 }
 
 /// Sends a command. Single spaces separate the command and its arguments.
-pub async fn run<T: redis::FromRedisValue>(
-    connection: &mut MultiplexedConnection,
-    text: &str,
-) -> T {
+pub async fn run<T: FromRedisValue>(connection: &mut MultiplexedConnection, text: &str) -> T {
     let words: Vec<_> = text.split(' ').collect();
     issue(connection, words[0], &words[1..]).await
 }
 
+/// Sends a command to a server that may be dead or frozen.
+pub(super) async fn ask<T: FromRedisValue>(
+    client: &redis::Client,
+    words: &[&str],
+) -> RedisResult<T> {
+    const DEADLINE: Duration = Duration::from_secs(2);
+    let config = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(DEADLINE))
+        .set_response_timeout(Some(DEADLINE));
+    let connection = client.get_multiplexed_async_connection_with_config(&config);
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(&mut connection.await?).await
+}
+
+/// Blocks until a process answers on a port, at most until `end`. The error says why the process does not answer.
+pub(super) fn until_it_answers(
+    process: &mut Leashed,
+    port: u16,
+    end: Instant,
+) -> Result<(), String> {
+    while !answers(port, process.pid()) {
+        if let Some(status) = process.try_wait() {
+            return Err(format!("ended at once ({status})"));
+        }
+        if Instant::now() >= end {
+            return Err(format!("did not answer within {PATIENCE:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 /// Whether the process that answers PING on this port is `pid`, and has loaded its data. If the server asks
 /// for a password, neither is checked.
-pub(super) fn answers(port: u16, pid: u32) -> bool {
+fn answers(port: u16, pid: u32) -> bool {
     let own = format!("process_id:{pid}\r\n");
     let is_ready = |reply: &str| {
         reply.starts_with("-NOAUTH") || (reply.starts_with("+PONG") && reply.contains(&own))
@@ -364,7 +379,7 @@ fn log(dir: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Runs blocking work on a thread for blocking work. A panic of the work fails the test.
+/// Runs `work` on a thread for blocking work. A panic of `work` fails the test.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(value) => value,

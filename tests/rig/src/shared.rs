@@ -1,4 +1,4 @@
-//! One cluster for all tests of this process that do not damage it. The cluster ends with the process.
+//! One cluster for all tests of this process, unless they damage the cluster. The cluster ends with the process.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,7 +17,6 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 static CLUSTER: OnceCell<RedisCluster> = OnceCell::const_new();
 
 pub async fn cluster() -> &'static RedisCluster {
-    // Starts in [`RUNTIME`], which outlives the runtime of this test.
     let start = || async {
         let started = tokio::task::spawn_blocking(|| RUNTIME.block_on(RedisCluster::start())).await;
         started.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))

@@ -13,8 +13,7 @@ pub async fn until(what: &str, condition: impl AsyncFnMut() -> bool) {
     until_within(PATIENCE, what, condition).await;
 }
 
-/// Lets all tasks of a single-threaded runtime run until each of them waits, such as for the next second of a manual
-/// clock.
+/// Yields 16 times, which usually lets all tasks of a single-threaded runtime run until they wait.
 pub async fn let_tasks_run() {
     for _ in 0..16 {
         tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! What statements and spans cost, with the layer and with `tracing-opentelemetry`: `cargo bench -p pulse-spans`.
-//! Prints a table. Needs a quiet machine.
+//! Measures the cost of statements and spans, with the layer and with `tracing-opentelemetry`, and prints a table:
+//! `cargo bench -p pulse-spans`. Needs a quiet machine.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -22,14 +22,14 @@ use tracing_subscriber::prelude::*;
 const SQL: &str =
     "SELECT id, name, price FROM products WHERE category = $1 ORDER BY price LIMIT 20";
 
-/// The statements of a request that has some.
+/// The statements of a request to `/ten`.
 const STATEMENTS: u32 = 10;
 
-/// The measured rounds, of which the median is shown, and the runs of each.
+/// The measured rounds, and the runs of each. The table shows the median round.
 const ROUNDS: usize = 31;
 const RUNS: u32 = 2_000;
 
-/// Reports a statement as sqlx does: its summary and its text are built if a subscriber wants the event.
+/// Reports a statement as sqlx does, which builds the texts only if a subscriber wants the event.
 fn statement() {
     let sql = black_box(SQL);
     if !enabled!(target: "sqlx::query", Level::DEBUG) {
@@ -82,7 +82,7 @@ impl SpanProcessor for Nowhere {
     }
 }
 
-/// The nanoseconds and the allocations of a run, in the median round.
+/// The nanoseconds of a run in the median round, and the allocations of a run.
 fn measure(mut run: impl FnMut()) -> (f64, f64) {
     (0..RUNS).for_each(|_| run());
     let mut rounds: Vec<f64> = (0..ROUNDS)
@@ -98,7 +98,6 @@ fn measure(mut run: impl FnMut()) -> (f64, f64) {
     (rounds[ROUNDS / 2], allocations)
 }
 
-/// A service with a page without statements, and one with [`STATEMENTS`].
 fn service(pulse: &Pulse) -> Router {
     let statements = || async {
         (0..STATEMENTS).for_each(|_| statement());
@@ -180,7 +179,6 @@ async fn main() {
     println!("{table}");
 }
 
-/// A layer that does nothing.
 struct Nothing;
 
 impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Nothing {}

@@ -1,10 +1,9 @@
-//! What the tests of spans share: a subscriber with the layer, an independent count of statements, a service on a free
-//! port, and a Postgres.
+//! Code that the tests of spans share: a subscriber with the layer, an independent count of statements, a service on a
+//! free port, and a Postgres.
 
 pub mod postgres;
 pub mod shop;
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -14,69 +13,45 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tower_pulse::Pulse;
 use tower_pulse::tracing::SpanTimers;
-use tracing::field::{Field, Visit};
+use tracing::field::Field;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 
-/// The number of runs of each statement, and their seconds.
-pub type Counts = BTreeMap<String, (u64, f64)>;
-
-/// A layer that counts statements.
+/// A layer that keeps the statements that sqlx reports, each with its text and its seconds.
 #[derive(Clone, Debug, Default)]
-pub struct Counted(Arc<Mutex<Counts>>);
+pub struct Counted(Arc<Mutex<Vec<(String, f64)>>>);
 
 impl Counted {
-    /// The statements so far.
-    pub fn so_far(&self) -> Counts {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-/// The fields of a statement.
-#[derive(Default)]
-struct Statement {
-    summary: String,
-    whole: String,
-    seconds: f64,
-}
-
-impl Visit for Statement {
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        if field.name() == "elapsed_secs" {
-            self.seconds = value;
-        }
+    /// Forgets all statements.
+    pub fn clear(&self) {
+        self.0.lock().unwrap().clear();
     }
 
-    fn record_str(&mut self, field: &Field, value: &str) {
-        match field.name() {
-            "summary" => self.summary = value.to_owned(),
-            "db.statement" => self.whole = value.trim().to_owned(),
-            _ => {}
-        }
+    /// The number of runs of a statement, and their seconds.
+    pub fn runs(&self, statement: &str) -> (u64, f64) {
+        let statements = self.0.lock().unwrap();
+        let runs = statements.iter().filter(|run| run.0.contains(statement));
+        runs.fold((0, 0.0), |sums, run| (sums.0 + 1, sums.1 + run.1))
     }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
 impl<S: Subscriber> Layer<S> for Counted {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut statement = Statement::default();
-        event.record(&mut statement);
-        let text = match statement.whole.is_empty() {
-            true => statement.summary,
-            false => statement.whole,
-        };
-        let mut counts = self.0.lock().unwrap();
-        let (count, seconds) = counts.entry(text).or_default();
-        *count += 1;
-        *seconds += statement.seconds;
+        let (mut text, mut seconds) = (String::new(), 0.0);
+        event.record(&mut |field: &Field, value: &dyn Debug| match field.name() {
+            // A long statement has a summary and the whole text.
+            "summary" | "db.statement" => text += &format!("{value:?}"),
+            "elapsed_secs" => seconds = format!("{value:?}").parse().unwrap(),
+            _ => {}
+        });
+        self.0.lock().unwrap().push((text, seconds));
     }
 }
 
-/// Installs the subscriber of this process, and builds a pulse with its layer.
+/// Installs the subscriber of this process, and builds the `Pulse` of its layer.
 pub fn start() -> (Pulse, Counted) {
     let (timers, counted) = (SpanTimers::new(), Counted::default());
     let statements = filter_fn(|metadata| metadata.target() == "sqlx::query");
@@ -110,17 +85,21 @@ pub async fn page(pulse: &Pulse, context: &str) -> Value {
     })
 }
 
+/// The timers within the requests of a page.
+pub fn timers(page: &Value) -> &[Value] {
+    page["timers"].as_array().unwrap()
+}
+
 /// The timer of this name within the requests of a page; panics if it did not run.
 pub fn timer<'a>(page: &'a Value, name: &str) -> &'a Value {
-    let mut timers = page["timers"].as_array().unwrap().iter();
-    let timer = timers.find(|timer| timer["timer"] == name);
+    let timer = timers(page).iter().find(|timer| timer["timer"] == name);
     timer.unwrap_or_else(|| panic!("no timer {name}: {page:#}"))
 }
 
 /// The names of the timers within the requests of a page, sorted.
 pub fn names(page: &Value) -> Vec<&str> {
-    let timers = page["timers"].as_array().unwrap().iter();
-    let mut names: Vec<_> = timers.filter_map(|timer| timer["timer"].as_str()).collect();
+    let names = timers(page).iter().map(|timer| &timer["timer"]);
+    let mut names: Vec<_> = names.filter_map(Value::as_str).collect();
     names.sort_unstable();
     names
 }

@@ -22,14 +22,15 @@ fn program(name: &str) -> PathBuf {
     newest.join("bin").join(name)
 }
 
-/// A command of the user `postgres`, as the server refuses to run as root. Other users run it themselves.
+/// A command of the user `postgres`, because the server refuses to run as root. Users other than root run the command
+/// as themselves.
 fn command(name: &str) -> Command {
     let is_root = Command::new("id").arg("-u").output();
     let is_root = is_root.is_ok_and(|id| id.stdout == b"0\n");
     if !is_root {
         return Command::new(program(name));
     }
-    // Becomes the program, unlike `su`, so that the process that is killed is the server.
+    // `setpriv` becomes the program, unlike `su`. So killing the process kills the server.
     let mut command = Command::new("setpriv");
     command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
     command.arg(program(name));
@@ -37,10 +38,10 @@ fn command(name: &str) -> Command {
 }
 
 impl Postgres {
-    /// Starts a server. It answers a moment later.
+    /// Starts a server, which answers a moment later.
     pub fn start() -> Self {
         let dir = TempDir::new("postgres");
-        // The user `postgres` creates its data in it.
+        // The user `postgres` creates the data in this directory.
         let open = Command::new("chmod").arg("777").arg(dir.path()).status();
         assert!(open.unwrap().success());
         let data = dir.path().join("data");
@@ -67,7 +68,7 @@ impl Postgres {
         }
     }
 
-    /// The URL of its database.
+    /// The URL of the database.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }

@@ -1,85 +1,47 @@
 //! A service on a database, the same for both versions of sqlx and for Postgres and SQLite.
 
-/// The number of items of a page that runs a statement for each.
-pub const ITEMS: i64 = 30;
-
-/// The tables, with a few rows.
-pub const SETUP: [&str; 10] = [
+/// The tables with their rows.
+pub const SETUP: [&str; 14] = [
     "CREATE TABLE users(id integer primary key, name text)",
-    "CREATE TABLE orders(id integer primary key)",
-    "CREATE TABLE products(id integer primary key, name text)",
+    "INSERT INTO users(id, name) VALUES (1, 'me')",
     "CREATE TABLE visits(id integer)",
     "CREATE TABLE stock(id integer)",
-    "CREATE TABLE numbers(id integer)",
-    "CREATE TABLE a(id integer)",
-    "CREATE TABLE b(id integer)",
     "CREATE TABLE mails(id integer)",
-    "INSERT INTO users(id, name) VALUES (1, 'me')",
+    "CREATE TABLE digits(id integer)",
+    "INSERT INTO digits VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)",
+    "CREATE TABLE numbers(id integer)",
+    "INSERT INTO numbers SELECT 10 * tens.id + ones.id FROM digits tens, digits ones",
+    "CREATE TABLE orders(id integer)",
+    "INSERT INTO orders SELECT id FROM numbers WHERE id < 30",
+    "CREATE TABLE products AS SELECT id, 'bread' AS name FROM numbers",
+    "CREATE TABLE a AS SELECT id FROM numbers",
+    "CREATE TABLE b AS SELECT id FROM numbers",
 ];
 
-/// The statements of each page: the path, the timer, the statement, and its runs per request.
-pub const STATEMENTS: [(&str, &str, &str, u64); 10] = [
-    (
-        "/user",
-        "sql SELECT users",
-        "SELECT name FROM users WHERE id = $1",
-        1,
-    ),
-    (
-        "/orders",
-        "sql SELECT orders",
-        "SELECT id FROM orders ORDER BY id",
-        1,
-    ),
-    (
-        "/orders",
-        "sql SELECT products",
-        "SELECT name FROM products WHERE id = $1",
-        ITEMS as u64,
-    ),
-    (
-        "/visit",
-        "sql INSERT visits",
-        "INSERT INTO visits(id) VALUES ($1)",
-        1,
-    ),
-    ("/visit", "sql UPDATE stock", "UPDATE stock SET id = 1", 1),
-    (
-        "/stream",
-        "sql SELECT numbers",
-        "SELECT id FROM numbers ORDER BY id",
-        1,
-    ),
-    (
-        "/join",
-        "sql SELECT a",
-        "SELECT count(*) FROM a, numbers",
-        1,
-    ),
-    (
-        "/join",
-        "sql SELECT b",
-        "SELECT count(*) FROM b, numbers",
-        1,
-    ),
-    (
-        "/spawn",
-        "sql INSERT mails",
-        "INSERT INTO mails(id) VALUES (1)",
-        1,
-    ),
-    (
-        "/spawn",
-        "sql DELETE mails",
-        "DELETE FROM mails WHERE id > 9",
-        1,
-    ),
+/// The statements of each page: the page's path, the runs per request, the timer, and the statement.
+pub const STATEMENTS: [&str; 10] = [
+    "/user | 1 | sql SELECT users | SELECT name FROM users WHERE id = $1",
+    "/orders | 1 | sql SELECT orders | SELECT id FROM orders ORDER BY id",
+    "/orders | 30 | sql SELECT products | SELECT name FROM products WHERE id = $1",
+    "/visit | 1 | sql INSERT visits | INSERT INTO visits(id) VALUES ($1)",
+    "/visit | 1 | sql UPDATE stock | UPDATE stock SET id = 1",
+    "/stream | 1 | sql SELECT numbers | SELECT id FROM numbers ORDER BY id",
+    "/join | 1 | sql SELECT a | SELECT count(*) FROM a, numbers",
+    "/join | 1 | sql SELECT b | SELECT count(*) FROM b, numbers",
+    "/spawn | 1 | sql INSERT mails | INSERT INTO mails(id) VALUES (1)",
+    "/spawn | 1 | sql DELETE mails | DELETE FROM mails WHERE id > 9",
 ];
 
-/// Makes a module with a service on a version of sqlx. `slow` takes a second or more.
+/// The statement of `/slow` on Postgres, which takes ten minutes.
+pub const SLOW_ON_POSTGRES: &str = "SELECT pg_sleep(600) FROM users";
+/// The statement of `/slow` on SQLite, which takes a second or more.
+pub const SLOW_ON_SQLITE: &str = "WITH RECURSIVE c(x) AS \
+    (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 900000) SELECT max(x) FROM c";
+
+/// Makes a module with a service on a version of sqlx. `$slow` is the statement of its page `/slow`.
 #[macro_export]
 macro_rules! shop {
-    ($module:ident, $sqlx:ident, $database:ident, $slow:literal) => {
+    ($module:ident, $sqlx:ident, $database:ident, $slow:ident) => {
         mod $module {
             use std::sync::Arc;
 
@@ -87,9 +49,11 @@ macro_rules! shop {
             use axum::extract::State;
             use axum::routing::get;
             use futures_util::TryStreamExt;
-            use pulse_spans::shop::{ITEMS, SETUP};
+            use pulse_rig::wait::{PATIENCE, look_until};
+            use pulse_spans::shop::{SETUP, $slow};
             use tokio::sync::Notify;
             use tracing::Instrument;
+            use $sqlx::pool::PoolOptions;
             use $sqlx::{Pool, $database};
 
             #[derive(Clone)]
@@ -104,29 +68,18 @@ macro_rules! shop {
                 error.to_string()
             }
 
-            /// The routes, on a database without tables. The notification comes before the slow statement.
-            pub(crate) async fn routes(pool: Pool<$database>) -> (Router, Arc<Notify>) {
+            /// The routes, on an empty database. The notification comes before the slow statement.
+            pub(crate) async fn routes(url: &str, connections: u32) -> (Router, Arc<Notify>) {
+                // A server answers a moment after its start.
+                let pool = look_until(PATIENCE, async || {
+                    let pool = PoolOptions::<$database>::new().max_connections(connections);
+                    // Without this test, a request sends its statement at once, even if it is cancelled soon.
+                    let pool = pool.test_before_acquire(false);
+                    pool.connect(url).await.map_err(text)
+                })
+                .await;
                 for statement in SETUP {
                     $sqlx::query(statement).execute(&pool).await.unwrap();
-                }
-                for (table, rows) in [
-                    ("orders", ITEMS),
-                    ("products", ITEMS),
-                    ("numbers", 100),
-                    ("a", 100),
-                    ("b", 100),
-                ] {
-                    for id in 0..rows {
-                        let insert = match table {
-                            "orders" => "INSERT INTO orders(id) VALUES ($1)",
-                            "products" => "INSERT INTO products(id) VALUES ($1)",
-                            "numbers" => "INSERT INTO numbers(id) VALUES ($1)",
-                            "a" => "INSERT INTO a(id) VALUES ($1)",
-                            _ => "INSERT INTO b(id) VALUES ($1)",
-                        };
-                        let insert = $sqlx::query(insert).bind(id as i32);
-                        insert.execute(&pool).await.unwrap();
-                    }
                 }
                 let slow = Arc::new(Notify::new());
                 let shop = Shop {
@@ -173,12 +126,10 @@ macro_rules! shop {
             async fn stream(State(shop): State<Shop>) -> Answer {
                 let numbers = $sqlx::query_scalar("SELECT id FROM numbers ORDER BY id");
                 let mut numbers = numbers.fetch(&shop.pool);
-                let mut sum = 0i32;
                 while let Some(number) = numbers.try_next().await.map_err(text)? {
-                    let number: i32 = number;
-                    sum += number;
+                    let _: i32 = number;
                 }
-                Ok(sum.to_string())
+                Ok(String::new())
             }
 
             async fn join(State(shop): State<Shop>) -> Answer {
@@ -198,12 +149,11 @@ macro_rules! shop {
                 tokio::spawn(insert.in_current_span())
                     .await
                     .map_err(text)??;
-                let span = tracing::info_span!("own");
                 let delete = async move {
                     let delete = $sqlx::query("DELETE FROM mails WHERE id > 9");
                     delete.execute(&shop.pool).await.map(drop).map_err(text)
                 };
-                tokio::spawn(delete.instrument(span))
+                tokio::spawn(delete.instrument(tracing::info_span!("own")))
                     .await
                     .map_err(text)??;
                 Ok(String::new())

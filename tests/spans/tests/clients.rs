@@ -12,7 +12,7 @@ use tracing::{Instrument, Span};
 #[tracing::instrument(fields(pulse.timer))]
 async fn load() -> u32 {
     tokio::task::yield_now().await;
-    // A part of the same name, as of a function that calls itself.
+    // A nested span of the same name, as in a function that calls itself.
     let part = async {
         tokio::task::yield_now().await;
         3
@@ -33,29 +33,19 @@ fn render(depth: u32) -> Result<u32, String> {
 fn resize() {}
 
 async fn work() -> String {
-    let depth = load().await;
-    let rendered = render(depth);
+    let rendered = render(load().await);
     let span = Span::current();
-    tokio::task::spawn_blocking(move || span.in_scope(resize))
-        .await
-        .unwrap();
+    let resized = tokio::task::spawn_blocking(move || span.in_scope(resize));
+    resized.await.unwrap();
     format!("{rendered:?}")
 }
 
-/// Asks another service twice, of which the second answer is an error.
+/// Asks another service twice. The second answer is an error.
 async fn ask(client: ClientWithMiddleware, other: String) -> StatusCode {
-    let found = client
-        .get(format!("{other}/found?token=secret"))
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(found.status(), 200);
-    let missing = client
-        .post(format!("{other}/missing"))
-        .send()
-        .await
-        .unwrap();
-    missing.status()
+    let found = client.get(format!("{other}/found?token=secret")).send();
+    assert_eq!(found.await.unwrap().status(), 200);
+    let missing = client.post(format!("{other}/missing")).send();
+    missing.await.unwrap().status()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,22 +64,17 @@ async fn calls_and_functions_are_timers() {
         assert_eq!(visitor.get("/work").await.status, 200);
         assert_eq!(visitor.get("/ask").await.status, 404);
     }
-    let work = page(&pulse, "GET /work").await;
-    assert_eq!(names(&work), ["load", "render page", "resize"]);
-    for name in names(&work) {
-        assert_eq!(timer(&work, name)["count"], 10, "{name}: {work:#}");
-    }
-    let ask = page(&pulse, "GET /ask").await;
-    assert_eq!(names(&ask), ["http GET localhost", "http POST localhost"]);
-    let failures = [
-        ("render page", 10, &work),
-        ("load", 0, &work),
-        ("http GET localhost", 0, &ask),
-        ("http POST localhost", 10, &ask),
-    ];
-    for (name, errors, page) in failures {
-        assert_eq!(timer(page, name)["errors"], errors, "{name}: {page:#}");
-        assert_eq!(timer(page, name)["count"], 10, "{name}: {page:#}");
+    let of_work = [("load", 0), ("render page", 10), ("resize", 0)];
+    let of_ask = [("http GET localhost", 0), ("http POST localhost", 10)];
+    for (context, expected) in [("GET /work", &of_work[..]), ("GET /ask", &of_ask)] {
+        let page = page(&pulse, context).await;
+        let all: Vec<_> = expected.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names(&page), all, "{context}");
+        for (name, errors) in expected {
+            let timer = timer(&page, name);
+            let counts = [&timer["count"], &timer["errors"]];
+            assert_eq!(counts, [10, *errors], "{timer}");
+        }
     }
     pulse.shutdown().await.unwrap();
 }

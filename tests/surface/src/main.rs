@@ -9,8 +9,8 @@ use std::{env, fs};
 use public_api::Builder;
 use serde_json::Value;
 
-/// The version of Rust whose rustdoc writes the JSON that the crate `public-api` reads. Other versions write other
-/// JSON, which also leads to another list.
+/// The version of Rust whose rustdoc writes the JSON that the crate `public-api` reads. The JSON of another version
+/// would change the list.
 const RUST: &str = "1.95.0";
 /// The list, beside `Cargo.toml` of this package.
 const LIST: &str = "public-api.txt";
@@ -44,11 +44,11 @@ const INTERNAL: [&str; 7] = [
     "tower-pulse-rows",
 ];
 
-/// The features that a user may choose.
+/// The features with public items, besides the default features.
 const FEATURES: &str = "file,rankings,redis,redis-tls,row-cache,tracing";
 
-/// All public items with all features, one per line: first the items of tower-pulse, then the items of the types that
-/// it re-exports from [`INTERNAL`] crates.
+/// All public items, one per line: first the items of tower-pulse, then those of the types that tower-pulse re-exports
+/// from [`INTERNAL`] crates.
 fn public_items() -> Result<String, Box<dyn Error>> {
     let folder = write_json()?;
     let (mut list, uses) = items_of(&folder, "tower-pulse")?;
@@ -71,7 +71,6 @@ fn public_items() -> Result<String, Box<dyn Error>> {
     Ok(list.join("\n") + "\n")
 }
 
-/// The re-exported items.
 #[derive(Default)]
 struct Reexported {
     names: BTreeSet<String>,
@@ -94,7 +93,7 @@ fn type_of<'a>(line: &'a str, internal: &str) -> Option<&'a str> {
         .rsplit_once(" for ")
         .map_or(line, |(_, implementer)| implementer);
     let start = item.find(&format!("{internal}::"))?;
-    // The item does not belong to a type that is only an argument of a function or of another type.
+    // An item does not belong to a type that is only an argument of a function or of another type.
     let (before, path) = item.split_at(start);
     if before.ends_with('<') || before.contains('(') {
         return None;
@@ -112,7 +111,7 @@ fn type_of<'a>(line: &'a str, internal: &str) -> Option<&'a str> {
     None
 }
 
-/// The public items of a package, and its re-exports: their names, and the paths of the re-exported items.
+/// The public items of a package, and the names and paths of its re-exports.
 #[allow(clippy::type_complexity, reason = "two lists")]
 fn items_of(
     folder: &Path,
@@ -176,7 +175,7 @@ fn write_json() -> Result<PathBuf, Box<dyn Error>> {
     cargo
         .current_dir(root)
         .env("RUSTDOC", package().join("rustdoc.sh"))
-        // Cargo writes new files, because these flags differ from the flags of `make lint-sets`.
+        // Makes cargo write new files, because `make lint-sets` has other flags.
         .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json")
         .env_remove("RUSTFLAGS")
         .args(["doc", "--locked", "--quiet", "--lib", "--no-deps"])

@@ -5,11 +5,9 @@ use std::task::{Context, Poll};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Does nothing.
 #[derive(Clone)]
 pub(super) struct Identity;
 
-/// Forwards every call.
 #[derive(Clone)]
 pub(super) struct IdentityService<S>(S);
 

@@ -48,7 +48,6 @@ macro_rules! sdk {
 sdk!(sdk_032, opentelemetry_sdk_032);
 sdk!(sdk_033, opentelemetry_sdk_033);
 
-/// axum-otel-metrics.
 pub(super) fn axum_otel_metrics(routes: Router, _: &Runtimes) -> Result<App, String> {
     let provider = sdk_032::provider();
     let layer = axum_otel_metrics::HttpMetricsLayerBuilder::new()

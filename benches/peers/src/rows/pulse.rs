@@ -1,5 +1,5 @@
 //! tower-pulse as in a service, with a flush per second. While instructions are counted, the flush interval is a
-//! minute, because the instructions of flushes would be counted too.
+//! minute, so that no flush is counted.
 
 use std::time::Duration;
 

@@ -8,18 +8,17 @@ use super::super::{Admin, Instance};
 use tower_pulse_core::query::json::ScreenSize;
 use tower_pulse_core::query::source;
 
-/// The body of a request that acknowledges a change, or withdraws its acknowledgement.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Acknowledge {
     id: String,
     acknowledged: bool,
-    /// The name of the caller, where the access gives none.
+    /// The name of the caller, if `Access` gives none.
     by: Option<String>,
 }
 
 /// Acknowledges the change that a JSON body names, or withdraws its acknowledgement. Answers with the updated change.
-/// `caller` is the name that the access gives: a caller cannot act under another one.
+/// `caller` is the name that `Access` gives: a caller cannot act under another name.
 pub(crate) async fn acknowledge(
     admin: &Admin,
     instance: &Instance,
@@ -28,7 +27,7 @@ pub(crate) async fn acknowledge(
 ) -> Result<Vec<u8>, ApiError> {
     let body: Acknowledge = serde_json::from_slice(body).map_err(|_| {
         let message =
-            r#"the body must be a JSON object as {"id": "65536e40-…", "acknowledged": true}"#;
+            r#"the body must be a JSON object: {"id": "65536e40-…", "acknowledged": true}"#;
         ApiError::new(StatusCode::BAD_REQUEST, message)
     })?;
     if caller.is_some() && body.by.is_some() {

@@ -12,7 +12,6 @@ use tower_pulse_model::mark::Mark;
 /// The field that can make an answer too large, and the advice in that case.
 const LESS: Less = ("text", "use a shorter text");
 
-/// The body of a request that adds a mark.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewMark {
@@ -26,7 +25,7 @@ pub(crate) async fn add(
     body: &[u8],
 ) -> Result<Vec<u8>, ApiError> {
     let new: NewMark = serde_json::from_slice(body).map_err(|_| {
-        let message = r#"the body must be a JSON object as {"text": "new index"}"#;
+        let message = r#"the body must be a JSON object: {"text": "new index"}"#;
         ApiError::new(StatusCode::BAD_REQUEST, message)
     })?;
     let id = format!("{:016x}", fastrand::u64(..));
@@ -39,10 +38,9 @@ pub(crate) async fn add(
     Ok(ScreenSize::default().to_json(&mark, LESS)?)
 }
 
-/// The parameters of a request that removes a mark.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Removed {
+struct Removal {
     id: Option<String>,
 }
 
@@ -52,7 +50,7 @@ pub(crate) async fn remove(
     instance: &Instance,
     query: Option<&str>,
 ) -> Result<Vec<u8>, ApiError> {
-    let Removed { id } = params::parse(query, 0)?;
+    let Removal { id } = params::parse(query, 0)?;
     let id = id.ok_or_else(|| ApiError::parameter("id", "id is missing"))?;
     let mark = instance.write.remove_mark(&id).await?;
     source(&admin.query).forget_marks().await;

@@ -17,11 +17,11 @@ const MAX_ASKS: usize = 16;
 const MAX_ASK_BYTES: usize = 4_096;
 
 /// Answers all `ask` parameters concurrently, each as its own endpoint would. The answers are in the order of the
-/// parameters. `as_of` is the earliest of the answers. Fails if the answers are too large together.
+/// parameters. `as_of` is the earliest `as_of` of an answer. Fails if the answers are too large together.
 pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Written, ApiError> {
     let asks = params::pairs(query)?;
     if let Some((unknown, _)) = asks.iter().find(|(name, _)| name != "ask") {
-        let message = format!("unknown parameter {unknown}: allowed in `api/screen` is only `ask`");
+        let message = format!("{unknown} is unknown here: only the parameter `ask` is allowed");
         return Err(ApiError::parameter(unknown, message));
     }
     if asks.is_empty() {
@@ -65,7 +65,7 @@ async fn answer(admin: &Admin, question: &str, size: &ScreenSize) -> Result<Writ
 }
 
 /// Runs a few futures concurrently within this task. Returns their results in order, unless the results are too large
-/// together. Yields to other tasks after each result, as computing a result may take a while.
+/// together. Yields to other tasks after each result, because computing a result may take a while.
 async fn join_all<F: Future>(
     futures: impl Iterator<Item = F>,
     size: &ScreenSize,

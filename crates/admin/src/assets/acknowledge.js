@@ -8,7 +8,7 @@ import { config } from './state.js';
 const STORED_NAME = 'tower-pulse-name';
 let name = '';
 
-/** The name under which this browser acknowledges changes where the access gives none. `given` replaces it. */
+/** The name under which this browser acknowledges changes if `Access` gives none. `given` replaces the name. */
 function ownName(given = null) {
 	name = given?.trim() ?? name;
 	try {
@@ -31,12 +31,12 @@ export function acknowledgement(page) {
 	let isAsked = false; // whether the field for the name is shown
 	let isSending = false;
 	let failure = ''; // why the last press did nothing
-	let drawn = 0; // when it was drawn last, by the server's clock
+	let drawn = 0; // the server's time at the last drawing
 
 	const redraw = () => {
 		text(who, failure || acknowledgedBy(change, drawn));
 		who.classList.toggle('bad-text', failure !== '');
-		// The elapsed time alone is not announced to screen readers.
+		// Screen readers announce a failure, but not the elapsed time.
 		attr(who, 'role', failure ? 'alert' : null);
 		text(press, change.acknowledged ? 'Withdraw' : 'Acknowledge');
 		press.classList.toggle('main', !change.acknowledged);
@@ -48,7 +48,7 @@ export function acknowledgement(page) {
 		show(field, isAsked && !change.acknowledged);
 		field.required = !field.hidden;
 		// An ended change needs no action.
-		show(press, change.stands && config.may_write === true);
+		show(press, change.is_ongoing && config.may_write === true);
 	};
 	node.addEventListener('submit', async (event) => {
 		event.preventDefault();
@@ -66,7 +66,7 @@ export function acknowledgement(page) {
 			const by = asks ? { by: ownName() } : {};
 			const answer = await send('POST', 'changes', { id: change.id, acknowledged, ...by });
 			if (change.acknowledged?.by === ownName()) {
-				// The person may want to correct the name, so it is asked for again.
+				// The person may want to correct the name, so the field asks for it again.
 				field.value = ownName();
 				ownName('');
 			}
@@ -81,7 +81,7 @@ export function acknowledgement(page) {
 	});
 	return Object.assign(node, {
 		draw(shown, now) {
-			// While the press is sent, an answer may still have the state before it.
+			// While an acknowledgement is sent, an answer may still have the earlier state.
 			if (isSending) return;
 			[change, drawn] = [shown, now];
 			redraw();

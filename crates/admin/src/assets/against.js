@@ -14,11 +14,11 @@ const SCREENS = ['overview', 'paths', 'path', 'timers']; // screens that compare
 export function against(page) {
 	const options = Object.entries(CHOICES).map(([value, label]) => new Option(label, value));
 	const choice = el('select', '', ...options);
-	const begin = labelled(el('input'), 'Begin of the time to compare with');
+	const begin = labelled(el('input'), 'Start of the time to compare with');
 	begin.type = 'datetime-local';
-	const told = el('span');
-	const node = el('div', 'field', el('label', 'field', el('span', '', 'Against'), choice), begin, told);
-	[node.id, choice.id, begin.id, told.id] = ['compare', 'against', 'begin', 'compared'];
+	const compared = el('span');
+	const node = el('div', 'field', el('label', 'field', el('span', '', 'Against'), choice), begin, compared);
+	[node.id, choice.id, begin.id, compared.id] = ['compare', 'against', 'begin', 'compared'];
 	$('complete').before(node);
 	choice.addEventListener('change', () => {
 		const before = (isZoomed() ? state.from : Date.now() / 1000 - seconds()) - seconds();
@@ -36,14 +36,14 @@ export function against(page) {
 		choice.value = unix ? 'begin' : state.against;
 		show(begin, unix > 0);
 		if (unix) begin.valueAsNumber = (unix - offset(unix)) * 1000;
-		text(told, before && state.against ? named(before, now) : '');
+		text(compared, before && state.against ? named(before, now) : '');
 	};
 }
 
-/** The time that the range is compared with. Old times have wide slices, so that time may be longer than the range. */
+/** The time that the range is compared with. Old slices are wide, so this time may be longer than the range. */
 function named({ from, to, recorded_seconds: recorded }, now) {
-	const around = to - from > seconds() + 120 ? `the ${span(to - from)} around: ` : '';
+	const widened = to - from > seconds() + 120 ? `widened to ${span(to - from)}: ` : '';
 	const part = recorded / (to - from);
 	const gap = part > 0 ? `only ${percent(part, 1)} recorded` : 'not recorded';
-	return `${around}${moment(from, now)} – ${moment(to, from)}${part < 0.95 ? `, ${gap}` : ''}`;
+	return `${widened}${moment(from, now)} – ${moment(to, from)}${part < 0.95 ? `, ${gap}` : ''}`;
 }

@@ -14,13 +14,13 @@ export class ApiError extends Error {
 	}
 }
 
-/** An answer in a form that this page does not know, as from another version of the service. */
+/** An answer in a form that this page does not know, such as from another version of the service. */
 export class UnexpectedAnswer extends Error {}
 
 /** Unix seconds by the server's clock, which the starts of slices also follow. */
 export const serverNow = () => Date.now() / 1000 + ahead;
 
-/** A question such as `paths?window=1h`, without the parameters that have no value. */
+/** A question such as `paths?window=1h`, without parameters that are empty or 0. */
 export function question(name, parameters = {}) {
 	const given = Object.entries(parameters).filter(
 		([, value]) => value !== '' && value !== null && value !== undefined && value !== 0,

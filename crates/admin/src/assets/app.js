@@ -3,26 +3,26 @@
 import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
 import { forgetExports, offered } from './card.js';
 import { $, all, attr, button, el, retried, say, show, sync, text } from './dom.js';
-import { keepStanding, level } from './change.js';
+import { keepOngoing, level } from './change.js';
 import { moment, percent, plural, shortened, span, time, usePerSecond, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
 import { Poller } from './poll.js';
 import { problems } from './problems.js';
 import { beginOf } from './slices.js';
 import {
+	adaptRange,
 	config,
-	isCoarse,
+	fitsRange,
 	isOffered,
 	isZoomed,
-	keepsDays,
 	link,
 	RANGES,
 	rangeName,
 	read,
-	recordedFor,
 	REFRESH,
 	SCREENS,
 	seconds,
+	setDays,
 	settled,
 	state,
 	write,
@@ -39,8 +39,8 @@ const icon = $('icon').href;
 const lastAnswers = new Map(); // by their questions
 const shown = { at: 0, asOf: 0, failure: null };
 const isPaused = () => state.paused === 1;
-let styled = null; // settles when the style of the other screens is there
-let compare = null; // draws the choice of the time that the range is compared with, once it is loaded
+let styled = null; // resolves once the style of the other screens is loaded
+let compare = null; // draws the choice of the range to compare with; null until it is loaded
 
 /** Shows the note `said` on the range; without `said`, hides the note. */
 const note = (said) => say($('complete'), said);
@@ -62,15 +62,15 @@ const page = {
 		view.before = covered.before;
 		compare?.(view.before, now);
 		const begin = beginOf(covered, now);
-		const young = begin - from > 0.005 * (to - from);
-		if (young && !isZoomed()) view.begin = begin;
-		if (recordedFor(now - (view.begin ?? 0))) {
+		const isYoung = begin - from > 0.005 * (to - from);
+		if (isYoung && !isZoomed()) view.begin = begin;
+		if (adaptRange(now - (view.begin ?? 0))) {
 			controls();
 			page.ask();
 		}
 		const parts = [
 			`${percent(complete, 1)} of this range was recorded`,
-			young && `data since ${moment(begin, now)}`,
+			isYoung && `data since ${moment(begin, now)}`,
 			stopped && `the service was not running for ${span(stopped)}`,
 			missing && `${plural(missing, 'request')} missing`,
 		];
@@ -141,7 +141,7 @@ function accept(answers, asOf) {
 function take({ health, ...others }, asOf) {
 	view.asOf = asOf;
 	view.health = health?.body;
-	if (keepsDays(view.health?.history?.days ?? 0)) controls();
+	if (setDays(view.health?.history?.days ?? 0)) controls();
 	const away = Object.values(others).find(({ status }) => status >= 500);
 	const [answers, refused] = [{}, {}];
 	for (const [name, { status, body }] of Object.entries(others)) {
@@ -159,7 +159,7 @@ function take({ health, ...others }, asOf) {
 
 function draw() {
 	if (!view.answers || !view.mounted || !(view.complete || view.mounted.needsNoStore)) return;
-	keepStanding(view.answers.changes?.changes ?? []);
+	keepOngoing(view.answers.changes?.changes ?? []);
 	const { health, refused, asOf } = view;
 	view.mounted.draw(view.answers, serverNow(), { asOf: asOf ?? serverNow(), health, refused });
 	if (!document.body.dataset.ready) {
@@ -172,7 +172,7 @@ function draw() {
 }
 
 const UNEXPECTED =
-	'The answer may come from another version of the service, or from a page to log in. If this stays, reload the page.';
+	'The answer may come from another version of the service or a login page. If this lasts, reload the page.';
 const STATUSES = {
 	down: 'store unreachable',
 	unreachable: 'service unreachable',
@@ -180,16 +180,16 @@ const STATUSES = {
 	unexpected: 'unexpected answer',
 };
 
-/** Shows the state of the store, which says nothing about the service itself. */
+/** Shows the state of the store, or why it is unknown. */
 function setStatus(status) {
 	text($('status'), STATUSES[status] ?? `store ${visible(status)}`);
 	attr($('status'), 'data-status', status);
 }
 
 /** Shows the problems of the service in the header, in the title and in the icon: in red if one of them is red. */
-function showProblems({ changes, hanging, problems: n, acknowledged, judged_until: until, sight }) {
-	const isBad = hanging?.length > 0 || changes.some((one) => one.stands && level(one) === 'bad');
-	const isSeen = until > 0 && sight?.compared > 0;
+function showProblems({ changes, hanging, problems: n, acknowledged, judged_until: until, coverage }) {
+	const isBad = hanging?.length > 0 || changes.some((one) => one.is_ongoing && level(one) === 'bad');
+	const isSeen = until > 0 && coverage?.compared > 0;
 	show($('problems'), n > 0 || isSeen);
 	const people = new Set(changes.flatMap(({ acknowledged: one }) => (one ? [visible(one.by)] : [])));
 	const by = acknowledged < n ? `${acknowledged} acknowledged` : `acknowledged by ${[...people].join(' and ')}`;
@@ -223,7 +223,7 @@ function report() {
 	document.body.toggleAttribute('data-stale', Boolean(failure) && view.complete === true);
 	document.body.toggleAttribute('data-nothing', Boolean(failure) && !view.complete && !view.mounted?.needsNoStore);
 	if (failure) {
-		const shownSince = `Shown is what was answered at ${time(shown.at)}.`;
+		const shownSince = `The figures are from ${time(shown.at)}.`;
 		const stale = view.complete ? shownSince : 'There is nothing to show yet.';
 		const message = sentenceOf(failure);
 		text($('banner').firstElementChild, isUnauthorized ? message : `${message} ${stale} Trying again…`);
@@ -253,7 +253,7 @@ function sentenceOf(failure) {
 	const message = visible(failure.message);
 	if (failure.status === 403) return `The service refuses to answer: ${message}. Reload the page once you may enter.`;
 	if (failure.status === 401) return 'You are logged out. Reload the page to log in again.';
-	if (failure instanceof SyntaxError) return 'The script of this screen is broken.';
+	if (failure instanceof SyntaxError) return 'The script of this screen is broken. Reload the page.';
 	const sentences = { unexpected: UNEXPECTED, unreachable: 'The service cannot be reached.' };
 	return sentences[kindOf(failure)] ?? message.replace(/[^.?!]$/, '$&.');
 }
@@ -340,7 +340,7 @@ async function mountScreen() {
 }
 
 function controls() {
-	// Screens that have no entry of their own in the navigation.
+	// Screens without a tab of their own.
 	const partOf = { instance: 'health', path: state.kind === 'timer' ? 'timers' : 'paths' };
 	if (state.context === '<queue>') partOf.path = 'overview';
 	for (const node of all('nav a')) {
@@ -366,7 +366,7 @@ function controls() {
 	text($('pause'), isPaused() ? 'Resume' : 'Pause');
 	attr($('pause'), 'aria-pressed', isPaused());
 	$('precision').value = state.precision;
-	for (const option of $('precision').options) option.disabled = option.value > 0 && !isCoarse(option.value);
+	for (const option of $('precision').options) option.disabled = option.value > 0 && !fitsRange(option.value);
 	$('refresh').value = state.refresh;
 	$('utc').checked = state.utc === 1;
 	$('unit').value = state.unit;
@@ -383,9 +383,9 @@ function connect() {
 		if ($('export').open) (await import('./export.js')).list($('export').lastElementChild, offered);
 	});
 	for (const name of SCREENS) {
-		const entry = el('a', '', name === 'deploy' ? 'Deploys' : name[0].toUpperCase() + name.slice(1));
-		entry.dataset.screen = name;
-		$('nav').append(entry);
+		const tab = el('a', '', name === 'deploy' ? 'Deploys' : name[0].toUpperCase() + name.slice(1));
+		tab.dataset.screen = name;
+		$('nav').append(tab);
 	}
 	for (const precision of config.precisions ?? []) $('precision').append(new Option(span(precision), precision));
 	for (const value of Object.keys(RANGES)) {

@@ -1,4 +1,4 @@
-// The list of ongoing changes, worst first.
+// The list of problems, worst first.
 
 import { TOO_EARLY, cost, explanation, headline, level, since, sure, values, where } from './change.js';
 import { card } from './card.js';
@@ -27,32 +27,32 @@ export class Attention {
 
 	draw(log, now) {
 		this.last = [log, now];
-		const { changes, judged_until: until, sight, hanging = [] } = log;
-		const standing = log.standing + hanging.length;
-		const stand = changes.filter((change) => change.stands);
-		const ended = changes.filter((change) => !change.stands);
+		const { changes, judged_until: until, coverage, hanging = [] } = log;
+		const count = log.ongoing + hanging.length;
+		const ongoing = changes.filter((change) => change.is_ongoing);
+		const ended = changes.filter((change) => !change.is_ongoing);
 		const watched = log.watched
 			.filter((page) => page.ratio >= 1.05)
 			.map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
 		const hang = hanging.map((page) => ({ ...page, kind: 'hanging', id: `${page.context} hanging` }));
-		const shown = hang.concat(this.#all ? changes : stand.slice(0, SHOWN), watched);
+		const shown = hang.concat(this.#all ? changes : ongoing.slice(0, SHOWN), watched);
 		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, now, this.#form));
-		// Loads after the first paint. If that fails, the next answer tries again.
-		if (stand.length && !this.#form) setTimeout(() => this.#load());
-		const canJudge = until > 0 && sight?.compared > 0;
+		// The form loads after the first paint. If loading fails, the next answer tries again.
+		if (ongoing.length && !this.#form) setTimeout(() => this.#load());
+		const canJudge = until > 0 && coverage?.compared > 0;
 		const parts = [
-			standing > 0 ? '' : 'Nothing is slower, failing or surging',
+			count > 0 ? '' : 'No change is ongoing',
 			`as of ${moment(until, now)}`,
-			sight?.compared < sight?.contexts
-				? `${sight.compared} of ${sight.contexts} pages have enough requests to be compared`
+			coverage?.compared < coverage?.contexts
+				? `${coverage.compared} of ${coverage.contexts} pages have enough requests to be compared`
 				: '',
-			sight?.gaps > 0 ? `${plural(sight.gaps, 'minute')} of the last hour without a request` : '',
+			coverage?.gaps > 0 ? `${plural(coverage.gaps, 'minute')} of the last hour without a request` : '',
 		];
-		text(this.#note, standing > 0 || canJudge ? parts.filter(Boolean).join(' · ') : TOO_EARLY);
-		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
-		const hidden = Math.max(stand.length - SHOWN, 0);
+		text(this.#note, count > 0 || canJudge ? parts.filter(Boolean).join(' · ') : TOO_EARLY);
+		this.node.classList.toggle('is-calm', count === 0 && canJudge);
+		const hidden = Math.max(ongoing.length - SHOWN, 0);
 		show(this.#more, this.#all || hidden + ended.length > 0);
-		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}` : 'Ended ones');
+		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${count}` : 'Ended changes');
 		show(this.#list, shown.length > 0);
 	}
 
@@ -77,7 +77,7 @@ function create(change) {
 }
 
 function update(node, change, now, form) {
-	const [label, name, start, change_, suspect, end] = node.children;
+	const [label, name, start, effect, suspect, end] = node.children;
 	attr(name, 'href', linkTo(change));
 	attr(label, 'data-level', level(change));
 	text(label, headline(change));
@@ -87,9 +87,9 @@ function update(node, change, now, form) {
 	}
 	text(name.lastChild, where(change));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
-	node.classList.toggle('ended', !change.stands);
+	node.classList.toggle('ended', !change.is_ongoing);
 	if (change.kind === 'maybe slower') return;
-	text(change_, `${values(change)}${cost(change)}`);
+	text(effect, `${values(change)}${cost(change)}`);
 	text(suspect, explanation(change));
 	text(end.firstChild, sure(change));
 	if (form && !node.form) end.append((node.form = form()));

@@ -4,10 +4,10 @@ const STEPS = [
 	1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600,
 	2592000,
 ];
-const LETTER = 6.3; // mean width of a letter of a label, in pixels; East Asian letters and emoji are twice as wide
-const CLOSE = 54; // pixels between two lines that share a label
+const LETTER = 6.3; // mean width of a label's letter, in pixels; East Asian letters and emoji are twice as wide
+const CLOSE = 54; // pixels; closer lines share a label
 
-/** At most five values from 0 on; the last is `max` or more. `whole`: whole numbers only. */
+/** At most five values from 0 on; the last is `max` or more. `whole`: only whole numbers. */
 export function linearTicks(max, whole) {
 	const least = (max || 1) / 4;
 	const power = 10 ** Math.floor(Math.log10(least));
@@ -19,7 +19,7 @@ export function linearTicks(max, whole) {
 	return Array.from({ length }, (_, i) => Number((i * step).toPrecision(9)));
 }
 
-/** 1, 2, 5, 10, 20, … × 10ⁿ from `low` to `high`; with `digits` [1], powers of ten only. */
+/** The values 1, 2 and 5 × 10ⁿ from `low` to `high`; with `digits` [1], only powers of ten. */
 export function logTicks(low, high, digits = [1, 2, 5]) {
 	const ticks = [];
 	for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
@@ -33,13 +33,13 @@ export function axisTicks(low, high, height) {
 	return ticks.length > Math.min(7, height / 13) ? logTicks(low, high, [1]) : ticks;
 }
 
-/** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC. `style` is one of `time`. */
+/** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC. `time` has the styles. */
 export function timeTicks(from, to, most, utc) {
 	const step = STEPS.find((s) => (to - from) / s <= most) ?? STEPS.at(-1);
 	const offset = (at) => (utc ? 0 : new Date(at * 1000).getTimezoneOffset() * -60);
 	const ticks = [];
 	for (let local = Math.ceil((from + offset(from)) / step) * step; ; local += step) {
-		const at = local - offset(local - offset(from)); // the clock may change within the range
+		const at = local - offset(local - offset(from)); // daylight saving may begin or end within the range
 		if (at > to) return ticks;
 		ticks.push({ at, style: local % 86400 === 0 ? 'day' : step < 60 ? 'second' : 'minute' });
 	}
@@ -55,14 +55,14 @@ export function flags(lines, right, noun) {
 	}
 	for (const flag of row) flag.whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
 	const width = (letters) => [...letters].reduce((sum, letter) => sum + (letter > '\u2e7f' ? 2 : 1) * LETTER, 8);
-	// The room for a label to the left of a line. If the previous label is right of its own line, there is less room.
+	// The room for a label left of its line: less if the previous label is right of its own line.
 	const roomBefore = (i) =>
 		i > 0 ? row[i].x - row[i - 1].x - (roomBefore(i - 1) < width(row[i - 1].whole) ? CLOSE : 0) : (row[i]?.x ?? 0);
 	let end = right;
 	for (let i = row.length - 1; i >= 0; i--) {
 		const flag = row[i];
-		flag.before = end - flag.x < width(flag.whole) && roomBefore(i) > end - flag.x; // the label stands left of its line
-		const room = flag.before ? roomBefore(i) : end - flag.x;
+		flag.isLeft = end - flag.x < width(flag.whole) && roomBefore(i) > end - flag.x; // the label stands left of its line
+		const room = flag.isLeft ? roomBefore(i) : end - flag.x;
 		const letters = [...flag.whole];
 		const most = Math.min(room, 30 * LETTER + 8);
 		if (width(letters) > most) {
@@ -70,7 +70,7 @@ export function flags(lines, right, noun) {
 			letters.push('…');
 		}
 		flag.label = letters.join('');
-		end = flag.x - (flag.before ? width(letters) : 0);
+		end = flag.x - (flag.isLeft ? width(letters) : 0);
 	}
 	return row;
 }

@@ -15,13 +15,13 @@ export function card(panel, title, { head = [], parts = [] } = {}) {
 /** The data that the menu offers to save: { title, name, node, exported }. */
 export const offered = [];
 
-/** Offers to save { name, columns, rows }, which `exported()` returns or resolves to, while `node` is visible. */
+/** While `node` is visible, offers to save { name, columns, rows }, which `exported()` returns or resolves to. */
 export const offerExport = (title, name, node, exported) => offered.push({ title, name, node, exported });
 
-/** Forgets the offers when the screen is left. */
+/** Forgets the offers of the old screen. */
 export const forgetExports = () => offered.splice(0);
 
-/** A link to a screen. Its parts may be set later. */
+/** A link to a screen. Its target may be set later. */
 export function anchor(href, ...parts) {
 	const node = el('a', '', ...parts);
 	node.href = href;
@@ -29,7 +29,7 @@ export function anchor(href, ...parts) {
 }
 
 /**
- * Adds cards with advice on where the layer belongs before a node: the reason, and the lines that fix it.
+ * Adds cards before a node. Each shows one piece of advice: the reason, and the code that follows it.
  * @param {HTMLElement} before
  * @returns {(list: { text: string, code: string }[]) => void} draws the advice
  */

@@ -2,24 +2,24 @@
 
 import { delta, duration, moment, percent, perUnit, plural, rateOf, shortened, span, visible } from './format.js';
 
-export const TOO_EARLY = 'Too early to tell: each page is compared with its own past';
+export const TOO_EARLY = 'Too early to tell: a comparison needs half an hour of requests';
 const LEVELS = { faster: 'good', 'maybe slower': 'maybe', refusing: 'maybe', new_error: 'maybe' };
 
-/** The colour of a change: red; amber if its kind weighs less, or if a person has acknowledged it. */
+/** The name of a change's colour. */
 export const level = ({ kind, acknowledged }) => (acknowledged ? 'acknowledged' : (LEVELS[kind] ?? 'bad'));
 
 /** A ratio, and the noun that it is relative to: 2.4× the others, +40% over the others */
 export const against = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : 'over '}${others}`;
 
-/** The instances that a page's change comes from, if not all have it. */
-const bad = ({ kind, suspects }) => (kind === 'instance' ? null : suspects?.find((one) => one.kind === 'instance'));
+/** The suspect of a page's change that names instances, if not all have the change. */
+const onSome = ({ kind, suspects }) => (kind === 'instance' ? null : suspects?.find((one) => one.kind === 'instance'));
 
 /** The names of the instances that have the change, unless all have it. */
-export const instancesWith = (change) => bad(change)?.instances ?? [change.instance].filter(Boolean);
+export const instancesWith = (change) => onSome(change)?.instances ?? [change.instance].filter(Boolean);
 
-/** The figures of a change on the instances that have it: those of other instances would hide a part of the change. */
+/** The figures of a change on the instances that have it: other instances would hide a part of the change. */
 const figures = (change) => {
-	const { then, now, ratio } = (!change.is_tail && bad(change)) || change;
+	const { then, now, ratio } = (!change.is_tail && onSome(change)) || change;
 	return { then, now, ratio };
 };
 
@@ -33,7 +33,7 @@ export function headline(change) {
 	if (kind === 'refusing') return `${percent(now, 1)} refused`;
 	if (kind === 'new_error') return `new error ${shortened(visible(change.error), 32)}`;
 	if (kind === 'silent' || !(ratio > 0)) return visible(kind);
-	if (kind === 'surging') return against(ratio, 'the traffic');
+	if (kind === 'surging') return against(ratio, 'the earlier traffic');
 	if (kind === 'instance') return against(ratio, 'the others');
 	const words = kind === 'maybe slower' ? `maybe ${by} slower` : `${by} ${visible(kind)}`;
 	return `${words}${isTail ? ' in its slowest tenth' : ''}`;
@@ -41,33 +41,33 @@ export function headline(change) {
 
 /** The instances that have the change: " on web-1 and web-2". Empty if all have it. */
 export function where(change) {
-	const { instances, count } = bad(change) ?? { instances: [change.instance], count: change.instance ? 1 : 0 };
+	const { instances, count } = onSome(change) ?? { instances: [change.instance], count: change.instance ? 1 : 0 };
 	const more = count - instances.length;
 	const names = [...instances.map(visible), ...(more > 0 ? [`${more} more`] : [])];
 	return count ? ` on ${[names.slice(0, -1).join(', '), names.at(-1)].filter(Boolean).join(' and ')}` : '';
 }
 
-let standing = new Map(); // the most urgent change of each context and timer
+let ongoing = new Map(); // the most urgent change by kind and name
 
-/** Keeps the ongoing changes, most urgent first, for the signs beside names. */
-export function keepStanding(changes) {
-	standing = new Map();
-	for (const change of changes.filter(({ stands }) => stands).reverse()) {
-		for (const { timer } of change.suspects ?? []) if (timer) standing.set(`timer ${timer}`, change);
-		standing.set(change.context === '<queue>' ? 'timer queue' : `http ${change.context}`, change);
-		for (const instance of instancesWith(change)) standing.set(`instance ${instance}`, change);
+/** Keeps the ongoing changes for the signs beside names. `changes` has the most urgent first. */
+export function keepOngoing(changes) {
+	ongoing = new Map();
+	for (const change of changes.filter((one) => one.is_ongoing).reverse()) {
+		for (const { timer } of change.suspects ?? []) if (timer) ongoing.set(`timer ${timer}`, change);
+		ongoing.set(change.context === '<queue>' ? 'timer queue' : `http ${change.context}`, change);
+		for (const instance of instancesWith(change)) ongoing.set(`instance ${instance}`, change);
 	}
 }
 
-/** The ongoing change of a context, or the ongoing change that a timer is a suspect of. */
-export const standingOn = (kind, name) => standing.get(`${kind} ${name}`);
+/** The most urgent ongoing change of a page or an instance, or with this timer as a suspect. */
+export const ongoingOn = (kind, name) => ongoing.get(`${kind} ${name}`);
 
-/** Whether a change concerns all pages, or all pages of an instance. All requests wait in `<queue>`. */
+/** Whether a change concerns all pages, of the fleet or of an instance. All requests wait in `<queue>`. */
 export const isOfAll = (change) => ['<all>', '<queue>'].includes(change.context);
 
-/** The change that makes requests wait longer in the queue, if there is one. */
+/** The ongoing change of longer waits in the queue, or `undefined`. */
 export const longerWait = (changes) =>
-	changes.find(({ context, kind, stands }) => stands && kind === 'slower' && context === '<queue>');
+	changes.find((one) => one.is_ongoing && one.kind === 'slower' && one.context === '<queue>');
 
 /** 26 ms → 40 ms, 2% → 25%, 12 requests */
 export function values(change) {
@@ -82,7 +82,7 @@ export function values(change) {
 	return `${format(then)} → ${format(now)}${fails ? ' errors' : ''}`;
 }
 
-/** The extra time from slower requests, without the time from more requests. "Fix first" names it as the saving. */
+/** The extra time from slower requests, without the time from more requests. */
 export const cost = ({ context, kind, from_code: code }) =>
 	kind === 'slower' && code > 0.0005
 		? `, ${duration(code)} more ${context === '<queue>' ? 'waiting' : 'work'} each minute`
@@ -104,13 +104,13 @@ export const acknowledgedBy = ({ acknowledged: one }, now) =>
 /** The verdict on a deploy, in words. Empty if the deploy is among the suspects. */
 export function deployVerdict({ deploy }) {
 	const { verdict, mark, seconds_before: earlier } = deploy ?? {};
-	if (verdict === 'no_deploy_seen') return 'No deploy was seen before it.';
+	if (verdict === 'no_deploy_seen') return 'No deploy was seen before the change.';
 	return verdict === 'not_the_deploy'
 		? `No deploy is suspected: the last one, ${visible(mark.text)}, was ${span(earlier)} earlier.`
 		: '';
 }
 
-/** The causes that are known, and the verdict on a deploy, in sentences. No line ends between a number and its unit. */
+/** The known causes, and the verdict on a deploy, in sentences. No line ends between a number and its unit. */
 export function explanation(change) {
 	const known = change.explanation || 'No timer or instance stands out.';
 	return `${known.replace(/(\d) (?=%|[mµ]?s\b)/g, '$1\u202f')} ${deployVerdict(change)}`.trim();

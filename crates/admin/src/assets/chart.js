@@ -1,4 +1,4 @@
-// Charts over time: outcomes as stacked bars, or latencies as lines. All charts of the page share one crosshair.
+// Charts over time: outcomes as stacked bars, or latencies as lines. All charts of a screen share one crosshair.
 
 import { axisTicks, flags, linearTicks, logTicks, timeTicks } from './axis.js';
 import { attr, button, el, labelled, retried, say, show, svg, text } from './dom.js';
@@ -18,7 +18,7 @@ const EMPTY = { message: '', why: '', counts: null, log: false, heat: 0, layer: 
 const listeners = new Set();
 let charts = 0;
 
-/** The time that all charts of the page point at. */
+/** The time at which all charts of a screen point. */
 export const cursor = {
 	at: null, // Unix seconds
 	range: null, // [from, to] that is being selected
@@ -37,10 +37,10 @@ export class TimeChart {
 	#state = null;
 	#slices = [];
 	#plot;
-	#view; // what is drawn, for chart_pointer.js
+	#view; // the drawn content, for chart_pointer.js
 	#isConnected = false; // to the pointer and the keys
-	#readTip = null; // redraws the tooltip
-	/** Draws the table while it is shown. */
+	#redrawTip = null;
+	/** The function that draws the table, while the table is shown. */
 	drawTable = null;
 	/** Shows the chart or its table, according to the state. */
 	follow = null;
@@ -98,11 +98,11 @@ export class TimeChart {
 			const load = (query) =>
 				Promise.all([import('./chart_pointer.js' + query), import('./chart_controls.js' + query)]);
 			const [{ connectPointer }, { addControls }] = await retried(load);
-			this.#readTip = connectPointer(this.#view, cursor);
+			this.#redrawTip = connectPointer(this.#view, cursor);
 			addControls(this, { caption: this.#caption, plot: this.#plot, table: this.#table });
 			this.update(this.#state);
 		} catch {
-			this.#isConnected = false; // tried again with the next data
+			this.#isConnected = false; // the next update tries again
 		}
 	}
 
@@ -114,7 +114,7 @@ export class TimeChart {
 	update(state) {
 		this.#state = { ...EMPTY, ...this.options, ...state };
 		this.#slices = slicesOf(state);
-		// After the first paint, which needs no pointer and no controls.
+		// Connects after the first paint, which needs no pointer and no controls.
 		if (!this.#isConnected) setTimeout(() => this.#connect());
 		this.#isConnected = true;
 		for (const [button, pressed] of this.#buttons) {
@@ -128,7 +128,7 @@ export class TimeChart {
 		this.follow?.(this.#state);
 	}
 
-	/** Call this when the figure leaves the page. */
+	/** Call this when the figure leaves the screen. */
 	remove() {
 		this.#unsubscribe();
 		this.#observer.disconnect();
@@ -209,7 +209,7 @@ export class TimeChart {
 				if (line.id !== undefined) lines.at(-1).dataset.mark = line.id;
 			}
 			for (const flag of flags(placed, width, `${name}s`)) {
-				const [by, side] = flag.before ? [-4, ' before'] : [4, ''];
+				const [by, side] = flag.isLeft ? [-4, ' before'] : [4, ''];
 				labels.push(label(flag.x + by, top + 10, `halo ${name} ${name}-label${side}`, flag.label));
 				attr(labels.at(-1), 'data-level', flag.level);
 				labels.at(-1).append(svg('title', {}, flag.texts.join('\n')));
@@ -308,11 +308,11 @@ export class TimeChart {
 			attr(this.#parts.crosshair, 'd', line ?? '');
 			attr(this.#parts.selection, 'd', range ? rect(...range.map(x), box.top, box.bottom) : '');
 		}
-		this.#readTip?.();
+		this.#redrawTip?.();
 	}
 }
 
-/** A list of names with one of them added or removed. */
+/** The names with `name` removed, or added if it is missing; joined by commas. */
 export function toggled(names, name) {
 	const changed = new Set(names);
 	if (!changed.delete(name)) changed.add(name);

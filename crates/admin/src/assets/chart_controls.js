@@ -1,10 +1,10 @@
-// The controls of a chart over time: the view of latencies, and the table.
+// The controls of a chart over time: lines or heat map, the table, and the logarithmic axis.
 
 import { toggled } from './chart.js';
 import { attr, el, labelled, show } from './dom.js';
 
 /**
- * Adds the controls of a chart to its caption: `views` after the title, and a menu at the end.
+ * Adds the controls of a chart to its caption: the views after the title, and a menu at the end.
  * @param {any} chart
  */
 export function addControls(chart, { caption, plot, table }) {
@@ -33,7 +33,6 @@ export function addControls(chart, { caption, plot, table }) {
 	caption.lastChild.replaceWith(menu(title, list));
 }
 
-/** A menu of a chart. */
 function menu(title, list) {
 	const summary = el('summary', '', '⋯');
 	attr(summary, 'aria-label', `View of ${title}`);

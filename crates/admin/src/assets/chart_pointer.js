@@ -29,7 +29,7 @@ export function connectPointer(view, cursor) {
 		const layer = state?.layer;
 		show(tip, own && !layer);
 		layer?.pointAt(own ? slice : null);
-		// The role of the crosshair: arrow keys move it from slice to slice.
+		// The crosshair is a slider: arrow keys move it from slice to slice.
 		labelled(plot, `${view.title} over time${layer ? ': a heat map' : ''}`, 'slider');
 		attr(plot, 'aria-valuemax', slices.length || 1);
 		attr(plot, 'aria-valuenow', slices.indexOf(shown) + 1 || 1);
@@ -47,8 +47,8 @@ export function connectPointer(view, cursor) {
 			const parts = [el('span', '', label), el('span', 'value', value), el('span', 'extra', extra)];
 			return el('div', few ? 'few' : '', key ? view.swatch(key) : el('i'), ...parts);
 		});
-		const place = layer?.node ?? tip; // beside a heat map, whose cells it would cover
-		place.replaceChildren(el('b', '', title), ...lines, ...notes.map((note) => el('p', '', note)));
+		const box = layer?.node ?? tip; // a tooltip would cover the cells of a heat map
+		box.replaceChildren(el('b', '', title), ...lines, ...notes.map((note) => el('p', '', note)));
 		const middle = (x(slice.start) + x(slice.end)) / 2;
 		const width = tip.offsetWidth;
 		tip.style.left = `${Math.max(middle + 14 + width > plot.clientWidth ? middle - 14 - width : middle + 14, 0)}px`;
@@ -61,7 +61,7 @@ export function connectPointer(view, cursor) {
 		return Math.max(from, Math.min(from + share * (to - from), to - precision / 1000));
 	}
 
-	/** The whole slices between the start of the selection and `at`. */
+	/** The range of whole slices between the start of the selection and `at`. */
 	function span(at) {
 		if (anchor === null) return null;
 		const { precision } = view.state;
@@ -91,7 +91,7 @@ export function connectPointer(view, cursor) {
 		cursor.move(press.at, null, view);
 	});
 	on('pointermove', (event) => {
-		if (press && !event.buttons) clear(null); // it was released outside
+		if (press && !event.buttons) clear(null); // the button was released outside
 		if (press && anchor === null && Math.abs(event.clientX - press.x) > DRAG) {
 			anchor = press.at;
 			plot.setPointerCapture(event.pointerId);
@@ -113,7 +113,7 @@ export function connectPointer(view, cursor) {
 		if (plot.matches(':focus-visible')) cursor.move(whole.start, null, view);
 	});
 	on('keydown', (event) => {
-		if (event.ctrlKey || event.altKey || event.metaKey) return; // Alt and an arrow leave the page
+		if (event.ctrlKey || event.altKey || event.metaKey) return; // Alt and an arrow go back or forward
 		const last = view.slices.length - 1;
 		const current = sliceAt(cursor.at);
 		const at = current ? view.slices.indexOf(current) : last + 1;

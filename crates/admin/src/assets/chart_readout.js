@@ -2,11 +2,11 @@
 
 import { el, labelled, sync, text } from './dom.js';
 import { NONE, grouped, percent } from './format.js';
-import { chartRows, recordedSlices, slicesOf, valueOf } from './slices.js';
+import { begunSlices, chartRows, slicesOf, valueOf } from './slices.js';
 import { ENOUGH } from './tiles.js';
 
 /**
- * The time of a slice: 12:40 – 12:41, with the date unless it is today's.
+ * The time of a slice: 12:40 – 12:41, with the date unless that is today.
  * @param {{ precision: number, now: number, clock: any, utc?: boolean }} state of a chart
  * @param {any} slice
  */
@@ -46,7 +46,7 @@ export function readout(state, slice) {
 /** Draws the `state` of a chart into `root` as a table, newest slice first. */
 export function drawTable(root, state) {
 	const { series, title, layer } = state;
-	const { columns, rows, write = state.format } = layer ? layer.table(recordedSlices(state)) : chartRows(state);
+	const { columns, rows, write = state.format } = layer ? layer.table(begunSlices(state)) : chartRows(state);
 	if (!root.firstChild) {
 		root.append(el('table', '', el('caption', 'hidden', title), el('thead', '', el('tr')), el('tbody')));
 		labelled(root, `${title} as a table`, 'region').tabIndex = 0;

@@ -1,8 +1,8 @@
-// Helpers that write only differences, so that focus and selection stay.
+// Helpers for elements. They write only differences: the focus and the selection stay.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** An element of the page itself. @returns {any} */
+/** The element with an id of index.html. @returns {any} */
 export const $ = (id) => document.getElementById(id);
 
 /** All elements that a selector matches. @returns {any[]} */
@@ -38,13 +38,13 @@ export function show(node, visible) {
 	if (node.hidden === visible) node.hidden = !visible;
 }
 
-/** Shows a text, or hides the node if there is none. */
+/** Shows a text, or hides the node if the text is empty. */
 export function say(node, words) {
 	text(node, words);
 	show(node, words !== '');
 }
 
-/** Names a node for screen readers, with its role if it has none by itself. */
+/** Names a node for screen readers. `role`: for a node without a role of its own. */
 export function labelled(node, label, role = null) {
 	attr(node, 'role', role);
 	attr(node, 'aria-label', label);
@@ -59,7 +59,7 @@ export function button(label, onClick, className = 'button quiet') {
 
 let failedLoads = 0;
 
-/** Loads a module by `load(query)`. A browser may remember a failed URL, so the retry uses another one. */
+/** Loads a module by `load(query)`. A browser may remember a failed URL, so the next call uses another one. */
 export async function retried(load) {
 	try {
 		return await load(failedLoads ? `?${failedLoads}` : '');
@@ -87,7 +87,7 @@ export function fill(node, part) {
  * element. A node stays with its key; with `recycle`, another key may reuse a free node.
  */
 export function sync(parent, items, key, create, update, recycle = false) {
-	const old = new Map(parent.nodesByKey); // stays as it is if an update throws
+	const old = new Map(parent.nodesByKey); // a copy, in case an update throws
 	const now = new Map();
 	const focused = /** @type {HTMLElement} */ (document.activeElement);
 	for (const item of items) {
@@ -104,10 +104,10 @@ export function sync(parent, items, key, create, update, recycle = false) {
 		update?.(node, items[index], index);
 	});
 	for (const node of free) node.remove();
-	let place = parent.firstChild;
+	let next = parent.firstChild;
 	for (const node of now.values()) {
-		if (node === place) place = place.nextSibling;
-		else parent.insertBefore(node, place);
+		if (node === next) next = next.nextSibling;
+		else parent.insertBefore(node, next);
 	}
 	parent.nodesByKey = now;
 	if (focused !== document.activeElement && focused?.isConnected) focused.focus({ preventScroll: true });

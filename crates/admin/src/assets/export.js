@@ -29,12 +29,12 @@ export function list(menu, offered) {
 	);
 	if (!seen.length) menu.append('Nothing to save here');
 	const link = button('Copy the link', async () => {
-		text(link, (await copy(location.href)) ? 'Copied' : 'Not copied: take it from the address bar');
+		text(link, (await copy(location.href)) ? 'Copied' : 'Not copied: see the address bar');
 	});
 	menu.append(link);
 }
 
-/** `columns`: names; `rows`: arrays of values. The name of the file has the range. */
+/** `columns`: names; `rows`: arrays of values. The name of the file contains the range. */
 export function save(format, { name, columns, rows }) {
 	const object = (row) => Object.fromEntries(columns.map((column, at) => [column, row[at] ?? null]));
 	const text = format === 'csv' ? csv(columns, rows) : JSON.stringify(rows.map(object), null, '\t');
@@ -48,7 +48,7 @@ export function save(format, { name, columns, rows }) {
 	setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** The beginning of a formula. NFKC turns full-width and small signs into these. */
+/** The beginning of a formula. NFKC turns full-width and small signs into the signs here. */
 const FORMULA = /^[\t\r\n]|^[\s\p{Cc}\p{Cf}]*[=+\-@]/u;
 
 /**

@@ -1,8 +1,8 @@
 // The pages to fix first, the reasons, and the time that a fix would save: the rows of `api/fix_first`.
 
 import { serverNow } from './api.js';
-import { level } from './change.js';
-import { delta, duration, moment, perUnit, percent, rateOf, span, visible } from './format.js';
+import { against, level } from './change.js';
+import { duration, moment, perUnit, percent, rateOf, span, visible } from './format.js';
 import { seconds } from './state.js';
 import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
 
@@ -14,15 +14,15 @@ function why({ reason, cause, instance, window: { from, to } }) {
 		failing: () => `${percent(cause.now, 1)} failing`,
 		refusing: () => `${percent(cause.now, 1)} refused`,
 		silent: () => `silent, ${perUnit(rateOf(cause.then, 60))} before`,
-		surging: () => `${delta(cause.ratio)} the traffic`,
+		surging: () => against(cause.ratio, 'the earlier traffic'),
 		slower: () => (cause.is_tail ? 'its slowest tenth is slower' : 'slower'),
 	}[reason];
-	return words ? `${words()}, since ${moment(cause.since, serverNow())}` : 'most time';
+	return words ? `${words()}, since ${moment(cause.since, serverNow())}` : 'by total time';
 }
 
 const perMinute = (value) => `${duration(value)}/min`;
 
-/** The table of these rows. */
+/** The table of "Fix first". */
 export function fixFirst() {
 	return new Table({
 		name: 'fix-first',
@@ -39,16 +39,16 @@ export function fixFirst() {
 			}),
 			shareColumn('Share of time'),
 			numberColumn('per_minute', 'Time per minute', duration, { title: 'Seconds of service time per minute' }),
-			numberColumn('saved_per_minute', 'Saved if undone', perMinute, {
-				title: 'Service time per minute that the slowdown costs, averaged over the range',
+			numberColumn('saved_per_minute', 'Cost of slowdown', perMinute, {
+				title: 'Service time that the slowdown costs, averaged over the range',
 			}),
-			numberColumn('won_per_minute', 'Won if twice as fast', perMinute, {
+			numberColumn('won_per_minute', 'Saved if twice as fast', perMinute, {
 				value: (row) => row.per_minute && row.per_minute / 2,
-				title: 'Half of its time per minute',
+				title: 'Half of the time per minute',
 			}),
 			statistic('mean'),
 			ratioColumn('ratio', 'Change', {
-				title: 'Of the mean, against the range before; of a slower page, against the time before it slowed',
+				title: 'The mean compared with the choice in “Against”; for a slower page, with the time before it slowed',
 			}),
 			statistic('p95'),
 			errorColumn((row) => row.reason === 'failing'),

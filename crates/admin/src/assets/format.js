@@ -17,7 +17,7 @@ export function duration(seconds, round = false) {
 	return `${round || shown >= 1000 ? grouped(round3(shown)) : shown.toPrecision(3)}${THIN}${name}`;
 }
 
-/** 9 999 in full */
+/** 12 345 678 */
 export function grouped(n) {
 	if (!isNumber(n)) return NONE;
 	const [whole, part] = String(n).split('.');
@@ -46,13 +46,13 @@ export function usePerSecond(isPerSecond) {
 	[per, unit] = isPerSecond ? [1, 's'] : [60, 'min'];
 }
 
-/** A number in some seconds as a rate in the chosen unit. */
+/** `n` per `seconds`, as a rate in the chosen unit. */
 export const rateOf = (n, seconds) => (isNumber(n) ? (n * per) / seconds : null);
 
 /** A rate in the chosen unit: 132/min */
 export const perUnit = (n) => (isNumber(n) ? `${rate(n)}/${unit}` : NONE);
 
-/** The chosen unit in the names of a file's columns. */
+/** The chosen unit, as exported files name it. */
 export const unitName = () => `per_${unit === 's' ? 'second' : 'minute'}`;
 
 /** A part of a whole: 34%, 3.4%, <0.01% */
@@ -97,7 +97,7 @@ export function time(unix, style = 'second') {
 	return isNumber(unix) && Math.abs(unix) < 8e12 ? formats[style].format(unix * 1000) : NONE;
 }
 
-/** The time of day, with the date if it differs from that of `now`. */
+/** The time of day, with the date if that differs from the date of `now`. */
 export function moment(unix, now) {
 	return time(unix, time(unix, 'day') === time(now, 'day') ? 'minute' : 'moment');
 }
@@ -126,7 +126,7 @@ export function delta(ratio) {
 	return value === 0 ? '±0%' : `${value > 0 ? '+' : '−'}${Math.abs(value)}%`;
 }
 
-/** Whether a ratio of two times is clearly worse or better: "bad", "good" or null. */
+/** Whether a ratio of durations is clearly worse or better: "bad", "good" or null. */
 export function sense(ratio, margin = 0.1) {
 	if (!isNumber(ratio)) return null;
 	return ratio >= 1 + margin ? 'bad' : ratio <= 1 - margin ? 'good' : null;
@@ -142,7 +142,7 @@ export function shortened(name, most = 64) {
 /** 1 error, 2 errors */
 export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 
-/** Makes control characters visible, as well as characters that are invisible or change the direction of text. */
+/** Makes control characters visible, also invisible characters and those that change the direction of text. */
 export const revealed = (text) =>
 	text
 		.replace(/[\u0000-\u001f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
@@ -151,7 +151,7 @@ export const revealed = (text) =>
 			(c) => `\\u{${c.codePointAt(0).toString(16)}}`,
 		);
 
-/** A name with hidden characters made visible, as names come from requests. */
+/** A name with its hidden characters made visible: names come from requests. */
 export function visible(name) {
 	const text = String(name ?? '');
 	if (text === '') return '(empty)';

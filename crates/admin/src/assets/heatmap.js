@@ -1,5 +1,5 @@
 // The heat map of latencies: the number of requests by duration, drawn under the lines of a chart over time. A click on
-// a cell lists the requests of the cell that are kept one by one.
+// a cell lists its slow and failed requests.
 
 import { axisTicks } from './axis.js';
 import { when } from './chart_readout.js';
@@ -8,9 +8,9 @@ import { count, duration, grouped, percent, plural, time } from './format.js';
 import { requestTable } from './requests.js';
 
 const LEVELS = 7; // of colour
-const FEWEST_ROWS = 8; // the axis always has room for so many
+const FEWEST_ROWS = 8; // the axis has room for at least so many
 const HOUR = 3600;
-const HINT = 'Click a cell to list its requests, or go from cell to cell with the arrow keys and press Enter.';
+const HINT = 'Click a cell to list its slow and failed requests, or use the arrow keys and Enter.';
 
 export class HeatMap {
 	#kind;
@@ -20,7 +20,7 @@ export class HeatMap {
 	#now = 0;
 	#cells = new Map(); // by the start of a slice: the requests by row
 	#most = 0; // the most requests of a cell
-	#axis = null; // { low, step, bottom, pixels }: the lowest duration, the factor per row, and its height
+	#axis = null; // { low, step, bottom, pixels }: the lowest duration, the factor and the height of a row
 	#x = null;
 	#row = null; // the row of the pointer or the keys; null before either is used
 	#selected = null; // { slice, low, high } of the cell whose requests are listed
@@ -35,7 +35,7 @@ export class HeatMap {
 	/** `figure`: the element of the chart. `kind`: the kind of the chart's context, "http" or "timer". */
 	constructor(figure, kind) {
 		this.#kind = kind;
-		this.#unit = kind === 'timer' ? 'call' : 'request';
+		this.#unit = kind === 'timer' ? 'run' : 'request';
 		const isOfAll = document.body.dataset.screen === 'overview';
 		this.#table = requestTable(isOfAll, { name: 'cell-requests', caption: 'Requests of the cell' });
 		const close = button('×', () => this.select(null));
@@ -43,7 +43,7 @@ export class HeatMap {
 		attr(this.#sentence, 'role', 'status');
 		const head = el('div', 'bar', this.#sentence, el('span', 'grow'), close);
 		this.#list = labelled(el('section', 'card cell-list', head, this.#table.node), 'Requests of the cell');
-		this.node = el('div', 'tip heat-notes'); // what the map reads out
+		this.node = el('div', 'tip heat-notes'); // the readout of a cell, or the key to the colours
 		this.pointAt(null);
 		show(this.#list, false);
 		figure.append(this.node);
@@ -51,8 +51,8 @@ export class HeatMap {
 	}
 
 	/**
-	 * Takes the answer of `api/heat_map`, and the requests that are kept one by one: those of a context, or those of
-	 * all contexts in this hour and the last one. Without slices, the map is hidden.
+	 * Takes the answer of `api/heat_map`, and the kept requests: those of a context, or those of all contexts in this
+	 * hour and the hour before. Without slices, the map is hidden.
 	 * @param {any} answers
 	 */
 	update({ heat, hour, last_hour: lastHour }, { kept, asOf }) {
@@ -124,7 +124,7 @@ export class HeatMap {
 		return this.#answer.bounds.slice(row, row + 2);
 	}
 
-	/** The row of the listed durations, whose number may differ in a newer answer. */
+	/** The row of the selected cell. Its number may differ in a newer answer. */
 	#selectedRow() {
 		return this.#rowOf(Math.sqrt(this.#selected.low * this.#selected.high));
 	}
@@ -135,7 +135,7 @@ export class HeatMap {
 		return Math.min(Math.max(row, 0), this.#rows - 1);
 	}
 
-	/** The row that is pointed at; otherwise the row with the most requests of the slice. */
+	/** The row that is pointed at, or the row with the most requests of a slice. */
 	#rowIn({ start }) {
 		if (this.#row !== null) return this.#row;
 		const cells = [...(this.#cells.get(start) ?? [])];
@@ -146,21 +146,21 @@ export class HeatMap {
 		return this.#cells.get(start)?.get(row) ?? 0;
 	}
 
-	/** Points at the row at a height of the plot, in pixels. */
+	/** Points at the row `top` pixels below the top of the plot. */
 	toHeight(top) {
 		if (!this.#axis) return;
 		const { low, step, bottom, pixels } = this.#axis;
 		this.#row = this.#rowOf(low * step ** ((bottom - top) / pixels));
 	}
 
-	/** Points at a row above or below. */
+	/** Points at a row above, or below if `by` is negative. */
 	moveRow(by, slice) {
 		this.#row = Math.min(Math.max(this.#rowIn(slice) + by, 0), this.#rows - 1);
 	}
 
 	/** Highlights the pointed cell of a slice; `null` highlights none, and shows how to read the map. */
 	pointAt(slice) {
-		if (!slice) this.node.replaceChildren(this.#key, el('p', '', HINT));
+		if (!slice) this.node.replaceChildren(this.#key, this.#kind === 'timer' ? '' : el('p', '', HINT));
 		attr(this.#pointed, 'd', slice && this.#x ? this.#outline(slice, this.#rowIn(slice)) : '');
 	}
 
@@ -200,10 +200,10 @@ export class HeatMap {
 
 	/** The reason why no request of a cell is listed. */
 	#whyNone({ end }) {
-		if (this.#kind === 'timer') return 'Calls of a timer are counted, not listed';
+		if (this.#kind === 'timer') return 'Runs of a timer are counted, not listed';
 		const since = Math.floor(this.#now / HOUR) * HOUR - HOUR;
 		if (end <= since) return `Single requests are kept only since ${time(since, 'minute')}`;
-		return 'Not listed: only the slowest and the newest failed requests of each hour are kept';
+		return 'Not listed: only the newest failed and the slowest requests of each hour are kept';
 	}
 
 	/** The content of an exported file: each cell that has requests. */

@@ -1,5 +1,4 @@
-// A histogram of access times on a logarithmic axis: a filled area for now, an outline for before, each as shares of
-// its own total.
+// A histogram of durations on a logarithmic axis: bars for now, an outline for before, each as shares of its own total.
 
 import { logTicks } from './axis.js';
 import { attr, button, el, show, svg, text } from './dom.js';
@@ -10,7 +9,7 @@ const HEIGHT = 130;
 const BASE = HEIGHT - 20;
 const ROW = 13; // height of the label of a vertical line
 const COLUMNS = 56;
-const NOTHING = 'No access times yet';
+const NOTHING = 'No durations yet';
 
 /** `shape`: { now: [[low, high, n], …], before: likewise or null, p50, p95, target }, in seconds. */
 export function drawHistogram(root, shape) {
@@ -23,7 +22,7 @@ export function drawHistogram(root, shape) {
 	draw(root);
 }
 
-/** The columns in which a shape is drawn, each a whole number of buckets wide. `null` if it has no requests. */
+/** The columns in which a shape is drawn, each a whole number of buckets wide. `null` for a shape without requests. */
 function columnsOf({ now = [], before }) {
 	const edges = ([low, high]) => [Math.max(low, (high ?? low) / 4, 1e-9), high ?? low * 2].map(Math.log2);
 	const octaves = [now, before ?? []].map((buckets) =>
@@ -33,7 +32,7 @@ function columnsOf({ now = [], before }) {
 	if (!all.length) return null;
 	const first = Math.min(...all.map(([low]) => low));
 	const span = Math.max(...all.map(([, high]) => high)) - first;
-	const per = [16, 8, 4, 2].find((n) => n * span <= COLUMNS) ?? 1; // columns of an octave
+	const per = [16, 8, 4, 2].find((n) => n * span <= COLUMNS) ?? 1; // columns per octave
 	const length = Math.max(Math.ceil(span * per - 1e-6), 8);
 	const sets = octaves
 		.map((buckets, i) => {
@@ -63,7 +62,7 @@ function draw(root) {
 	const tip = el('div', 'tip');
 	const peak = (cells) => between(cells.indexOf(Math.max(...cells)));
 	const label = [
-		...sets.map(({ name, cells, total }) => `${grouped(total)} ${name}, most ${peak(cells)}`),
+		...sets.map(({ name, cells, total }) => `${grouped(total)} ${name}, most in ${peak(cells)}`),
 		...lines.map(([name, value]) => `${name} ${duration(value)}`),
 	].join('; ');
 	const room = BASE - 6 - lines.length * ROW;
@@ -90,9 +89,9 @@ function draw(root) {
 		write(x(value), HEIGHT - 5, '', duration(value, true));
 	}
 	root.replaceChildren(picture, tip);
-	root.readAt = (at_) => {
-		const cell = Math.floor(at_ / slot);
-		root.left = at_;
+	root.readAt = (pixels) => {
+		const cell = Math.floor(pixels / slot);
+		root.left = pixels;
 		show(tip, cell in sets[0].cells);
 		at.setAttribute('width', tip.hidden ? 0 : slot);
 		if (tip.hidden) return;
@@ -101,7 +100,7 @@ function draw(root) {
 			return `${name} ${percent(cells[cell], total)} (${grouped(cells[cell])})`;
 		});
 		text(tip, [between(cell), ...shares].join('\n'));
-		tip.style.left = `${Math.max(Math.min(at_ + 14, width - tip.offsetWidth), 0)}px`;
+		tip.style.left = `${Math.max(Math.min(pixels + 14, width - tip.offsetWidth), 0)}px`;
 	};
 	root.readAt(root.left);
 }
@@ -112,10 +111,10 @@ export function histogramTable(picture) {
 	const table = new Table({
 		name: 'distribution',
 		figures: ['now', 'now_share'],
-		caption: 'Distribution of the access times',
+		caption: 'Distribution of the durations',
 		key: ({ from }) => from,
 		columns: [
-			{ id: 'from', label: 'Access time', value: ({ from }) => from, text: ({ between }) => between },
+			{ id: 'from', label: 'Duration', value: ({ from }) => from, text: ({ between }) => between },
 			numberColumn('now', 'Now', grouped),
 			numberColumn('now_share', 'Share', part),
 			numberColumn('before', 'Before', grouped),
@@ -147,7 +146,7 @@ export function histogramTable(picture) {
 	};
 }
 
-/** The content of an exported file: each bucket in seconds, with its requests now and before. */
+/** The content of an exported file: each bucket's bounds in seconds, and its requests now and before. */
 export function histogramRows({ now = [], before }) {
 	const rows = new Map();
 	for (const [at, buckets] of [now, before ?? []].entries()) {

@@ -1,6 +1,6 @@
 // The instances, compared with each other.
 
-import { headline, isOfAll, standingOn } from './change.js';
+import { headline, isOfAll, ongoingOn } from './change.js';
 import { attr, el, text } from './dom.js';
 import { duration, grouped, moment, percent, plural, visible } from './format.js';
 import { link, state } from './state.js';
@@ -13,14 +13,14 @@ const REQUESTS = [
 	requestsColumn(),
 	statistic('mean'),
 	ratioColumn('ratio', 'vs others', {
-		title: 'Its mean ÷ the mean of the others in the same minutes, slow instances left out',
+		title: 'Its mean ÷ the mean of the others that are not slow, in the same minutes',
 		level: (row) => (row.stands_out ? 'bad' : null),
 	}),
 	statistic('p95'),
 	errorColumn((row) => row.stands_out),
 ];
 
-/** The columns of what may make requests wait in front of an instance. */
+/** The columns that may explain why requests wait in front of an instance. */
 export const AROUND_QUEUE = [
 	requestsColumn(),
 	numberColumn('in_flight', 'In flight now', grouped),
@@ -31,7 +31,7 @@ export const AROUND_QUEUE = [
 	}),
 	numberColumn('longest_poll', 'Longest poll', duration, {
 		value: (row) => row.polls?.longest ?? null,
-		title: 'How long a request held a worker thread',
+		title: 'The longest time that a request held a worker thread',
 	}),
 	ratioColumn('delay', 'Scheduling delay', {
 		words: (row) => duration(row.delay),
@@ -41,7 +41,7 @@ export const AROUND_QUEUE = [
 	numberColumn('worst_delay', 'Worst delay', duration),
 ];
 
-/** A table of the instances and of their requests, or with other columns. */
+/** A table of the instances with their requests, or with other columns. */
 export function instanceTable(name, columns = REQUESTS) {
 	return new Table({
 		name,
@@ -64,7 +64,7 @@ export function instanceTable(name, columns = REQUESTS) {
 					attr(cell, 'title', row.instance);
 					const version = row.version ? ` ${visible(row.version)}` : '';
 					text(cell.children[1], `${version}${row.alive === false ? ' gone' : ''}`);
-					const change = state.screen === 'health' && standingOn('instance', row.instance);
+					const change = state.screen === 'health' && ongoingOn('instance', row.instance);
 					const where = change && !isOfAll(change) ? `${visible(change.context)}: ` : '';
 					drawTag(cell.lastChild, change, change && `${where}${headline(change)}`);
 				},
@@ -74,12 +74,12 @@ export function instanceTable(name, columns = REQUESTS) {
 	});
 }
 
-/** Draws the instances, those out of line first. `most`: the most rows to draw. */
+/** Draws the instances, first those out of line. `most`: the most rows to draw. */
 export function drawInstances(table, { instances, from, to, total }, note, now, most = instances.length) {
 	const rank = (one) => (one.out_of_line ? 2 : one.stands_out ? 1 : 0);
 	const ordered = instances.toSorted((a, b) => rank(b) - rank(a));
 	const odd = instances.find((one) => one.out_of_line);
-	const none = 'No instance has reported this path in this range: each reports its busiest 32';
+	const none = 'No reports in this range: each instance reports only its 32 busiest paths';
 	table.draw(ordered, instances.length ? '' : none, most);
 	const shown = `${most < total ? `${most} of ` : ''}${plural(total, 'instance')}`;
 	const when = `${moment(from, now)} – ${moment(Math.min(to, now), now)}`;

@@ -37,11 +37,11 @@ export function mount(root, page) {
 		draw({ overview, changes, marks, fix, ever, ...series }, now, { asOf }) {
 			attr(all, 'href', link({ screen: 'paths' }));
 			const marked = marks?.marks ?? [];
-			const standing = (changes?.changes ?? []).filter((change) => change.stands && isInRange(change));
+			const ongoing = (changes?.changes ?? []).filter((change) => change.is_ongoing && isInRange(change));
 			if (changes) attention.draw(changes, now);
 			if (overview) {
 				const { window, in_flight: inFlight, queue, target, advice, burning } = overview;
-				const longer = longerWait(standing);
+				const longer = longerWait(ongoing);
 				tiles.draw({ ...window, queue, in_flight: inFlight }, { now, target, length: lengthName(), longer });
 				page.complete(window, window.count > 0);
 				const wasEmpty = isEmpty;
@@ -56,8 +56,8 @@ export function mount(root, page) {
 						() => {},
 					);
 			}
-			trends.draw(series, { marks: marked, changes: standing, asOf });
-			text(of, `figures of the ${isZoomed() ? '' : 'last '}${lengthName()}`);
+			trends.draw(series, { marks: marked, changes: ongoing, asOf });
+			text(of, `figures of ${isZoomed() ? 'this range' : `the last ${lengthName()}`}`);
 			if (fix) first.draw(fix.rows, fix.rows.length ? '' : 'No requests in this range');
 		},
 	};

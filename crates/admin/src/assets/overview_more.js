@@ -9,8 +9,7 @@ import { beginOf } from './slices.js';
 import { linkTo } from './table.js';
 
 const HOW =
-	'Add the layer after all routes: later routes are not recorded, nor are routes of another axum than 0.8. ' +
-	'Then send a request:';
+	'Routes after the layer, or of another axum than 0.8, are missing. Add the layer after all routes; send a request:';
 const SNIPPET = [
 	'let pulse = Pulse::builder().build()?;',
 	'let app = Router::new()',
@@ -41,7 +40,7 @@ export function moreOfOverview(root, attention, tiles) {
 /**
  * Adds the card with instructions above a screen.
  * @param {HTMLElement} root
- * @returns {{ draw(week: any, now: number): void }} `draw` takes the paths of a week; hidden while there are requests
+ * @returns {{ draw(week: any, now: number): void }} `draw` takes the paths of a week; any path hides the card
  */
 function emptyState(root) {
 	const title = el('h2');

@@ -1,4 +1,4 @@
-// The rows of a long table that are shown: the filter by name, the range of rows, and the buttons to the other pages.
+// Chooses the shown rows of a long table: the filter by name, the range of rows, and the buttons to the other pages.
 
 import { ApiError, ask } from './api.js';
 import { attr, button, el, labelled, show, text } from './dom.js';
@@ -55,8 +55,8 @@ export class Pager {
 }
 
 /**
- * All rows of a table, for a file. `query(limit, offset)` is the question for a part of the rows, `field` the name of
- * the rows in the answer.
+ * All rows of a table, for a file. `query({ limit, offset })` is the question for a part of the rows, `field` the name
+ * of the rows in the answer.
  */
 export async function allRows(query, field) {
 	const rows = [];
@@ -69,7 +69,7 @@ export async function allRows(query, field) {
 	}
 }
 
-/** A field whose text becomes the filter of the state. */
+/** The field for the filter of the state. */
 export function filterField(page) {
 	const field = labelled(el('input'), 'Filter by name');
 	const placeholder = 'Filter by name ( / )';

@@ -3,21 +3,21 @@
 import { attr, el, labelled, show, text } from './dom.js';
 import { NONE, count, delta, duration, isNumber, percent, plural, span, times } from './format.js';
 
-const TOO_LARGE = 'not shown: its data exceeds the setting query_bytes';
+const TOO_LARGE = 'not shown: raise query_bytes';
 const WINDOWS = { five_minutes: 'last 5 min', one_hour: 'last hour', six_hours: 'last 6 h' };
 
 /** 25% too fast, 2.4× too fast: how much faster than allowed the error budget is used */
 export const tooFast = (burn) => `${delta(burn?.burn_rate).replace('+', '')} too fast`;
 
-/** 12% missed it in the last 5 min, 3% in the last hour, 2% in the last 6 h; 1% may miss it */
+/** 12% missed it in the last 5 min, 3% in the last hour, 2% in the last 6 h; 1% is allowed */
 export function missed(target) {
 	const parts = Object.entries(WINDOWS).map(([name, when]) => [target[name]?.bad_share, when]);
 	const known = parts.filter(([part]) => isNumber(part)).map(([part, when]) => `${percent(part, 1)} in the ${when}`);
-	return `${known.join(', ').replace(' ', ' missed it ')}; ${exactPercent(1 - target.share)} may miss it`;
+	return `${known.join(', ').replace(' ', ' missed it ')}; ${exactPercent(1 - target.share)} is allowed`;
 }
 
 /**
- * The panel of the target of a path.
+ * The panel of a path's target.
  * @returns {{node: HTMLElement, line: HTMLElement, draw(target: object | null): void}} `line` says that the budget
  * burns
  */
@@ -43,8 +43,8 @@ export function pathTarget() {
 			show(line, target?.burns === true);
 			if (!target) return;
 			const within = duration(target.duration, true);
-			const promise = `${exactPercent(target.share)} should be answered within ${within}, without an error.`;
-			text(words, `${promise} ${exactPercent(1 - target.share)} may not: that is the error budget.`);
+			const promise = `${exactPercent(target.share)} of requests should be answered within ${within}, without an error.`;
+			text(words, `${promise} The other ${exactPercent(1 - target.share)} are the error budget.`);
 			text(verdict, inWords(target));
 			text(line, `Target of ${within}: ${missed(target)}.`);
 			const isFastInOne = isFast(target.one_hour) || isFast(target.six_hours);
@@ -62,10 +62,12 @@ const isFast = (burn) => burn?.burn_rate > 1;
 /** The meaning of the burn rates. */
 function inWords({ burns, one_hour: one, six_hours: six }) {
 	if (burns) return `Uses its error budget ${tooFast(one)}`;
-	if (isFast(one)) return `In the last hour it used its error budget ${tooFast(one)}, over six hours it did not`;
-	if (isFast(six)) return `Over six hours it used its error budget ${tooFast(six)}, in the last hour it did not`;
+	if (isFast(one)) return `Used its error budget ${tooFast(one)} in the last hour, but not over six hours`;
+	if (isFast(six)) return `Used its error budget ${tooFast(six)} over six hours, but not in the last hour`;
 	if (isNumber(six?.burn_rate)) return 'Within the error budget';
-	return six ? 'No countable request in six hours (4xx and cancelled ones do not count)' : `Last 6 h ${TOO_LARGE}`;
+	return six
+		? 'No requests in the last 6 h, apart from cut-off ones and 4xx that are no errors'
+		: `Last 6 h ${TOO_LARGE}`;
 }
 
 function drawBurn(tile, when, burn, burns) {
@@ -74,7 +76,7 @@ function drawBurn(tile, when, burn, burns) {
 	text(value, times(burn?.burn_rate));
 	value.classList.toggle('bad-text', burns);
 	text(note, burn ? badOf(burn) : TOO_LARGE);
-	const meaning = 'Share of bad requests ÷ the allowed share';
+	const meaning = 'Share of bad requests ÷ error budget';
 	attr(tile, 'title', burn && exactness(burn, meaning));
 }
 
@@ -92,8 +94,8 @@ function badOf({ bad, counted }) {
 }
 
 function exactness({ error }, words) {
-	return `${words}. Requests within ${percent(error, 1)} of the limit may be counted wrongly`;
+	return `${words}. Requests within ${percent(error, 1)} of the target may count wrongly`;
 }
 
-/** 99.5%, 99.99%: with all digits that a share is configured with. */
+/** 99.5%, 99.99%: all configured digits of a share. */
 export const exactPercent = (share) => `${Number((100 * share).toPrecision(8))}%`;

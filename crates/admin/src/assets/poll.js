@@ -24,7 +24,7 @@ export class Poller {
 		return this.#paused && this.#failures === 0;
 	}
 
-	/** While paused, only `now` loads. */
+	/** While paused, only `now` and retries load. */
 	set paused(value) {
 		const resumed = this.#paused && !value;
 		this.#paused = value;
@@ -38,7 +38,7 @@ export class Poller {
 		this.#running?.abort();
 		const controller = new AbortController();
 		this.#running = controller;
-		// An exception is a defect of the page. The polling goes on.
+		// An exception is a defect of the dashboard. The polling goes on.
 		const succeeded = await this.#load(controller.signal).catch(console.error);
 		if (this.#running !== controller) return;
 		this.#running = null;

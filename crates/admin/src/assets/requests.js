@@ -7,7 +7,7 @@ import { instanceLink } from './instances.js';
 import { contextColumn, numberColumn, ratioColumn, Table } from './table.js';
 import { drawTrace } from './trace.js';
 
-/** A time of day with its seconds, and with the date if it differs from that of `now`. */
+/** A time of day with seconds, and with the date if that differs from the date of `now`. */
 const instant = (unix, now) =>
 	time(unix, 'day') === time(now, 'day') ? time(unix) : `${time(unix, 'day')}, ${time(unix)}`;
 
@@ -16,14 +16,14 @@ const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.
 /** The requests of both hours of a list in `api/path`. */
 export const ofBothHours = ({ hour, last_hour: lastHour }) => [...hour, ...lastHour];
 
-/** The requests in an answer of `api/path` that are kept one by one. A request that is slow and failed appears once. */
+/** The single requests in an answer of `api/path`. A request that is slow and failed appears once. */
 export function keptRequests({ slowest_requests: slowest, failed_requests: failed }) {
 	const slow = ofBothHours(slowest);
 	const keys = new Set(slow.map(requestKey));
 	return [...slow, ...ofBothHours(failed).filter((request) => !keys.has(requestKey(request)))];
 }
 
-/** Draws the error of a request, and its parts while it is open. */
+/** Draws the error of a request and, if `isOpen`, its parts. */
 function drawDetails(cell, request, isOpen) {
 	const { error_kind: kind, message } = request;
 	if (!cell.firstChild) {
@@ -38,25 +38,32 @@ function drawDetails(cell, request, isOpen) {
 /** Draws the parts of a request: its wait in front of the service, its timers, and the time outside of them. */
 function drawParts(cell, { queue, computing, longest_poll: longest, untimed, timers, duration: whole }) {
 	if (cell.firstChild) return; // a request does not change
-	const calls = (count) => (count > 0 ? `${grouped(count)}×` : 'still running');
-	const parts = timers.map(({ timer, count, seconds }) => [visible(timer), seconds, calls(count)]);
+	const runs = (count) => (count > 0 ? `${grouped(count)}×` : 'still running');
+	const parts = timers.map(({ timer, count, seconds }) => [visible(timer), seconds, runs(count)]);
 	if (timers.length) parts.push(['outside of timers', untimed, '']);
 	if (isNumber(queue)) parts.unshift(['queue, before the request', queue, '']);
-	const draw = ([name, seconds, runs]) => {
+	const draw = ([name, seconds, words]) => {
 		const bar = meter();
 		fill(bar, seconds / whole);
-		return el('li', '', el('bdi', 'path', name), bar, el('span', '', duration(seconds)), el('span', 'muted', runs));
+		return el(
+			'li',
+			'',
+			el('bdi', 'path', name),
+			bar,
+			el('span', '', duration(seconds)),
+			el('span', 'muted', words),
+		);
 	};
 	const [computed, waited, poll] = [computing, whole - computing, longest].map((time) => duration(time));
 	const polls = `Computing ${computed}, waiting ${waited}, longest poll ${poll}.`;
-	const told = isNumber(computing) ? polls : 'Measured by the service itself: computing and waiting are unknown.';
+	const sentence = isNumber(computing) ? polls : 'Computing and waiting are unknown: no layer timed this request.';
 	cell.append(
-		el('p', '', timers.length ? told : `${told} No timer ran within it.`),
+		el('p', '', timers.length ? sentence : `${sentence} No timer ran within this request.`),
 		el('ul', 'parts', ...parts.map(draw)),
 	);
 }
 
-/** A table of requests. `withContext`: of different paths. @param {boolean} withContext @param {object} options */
+/** A table of requests. `withContext`: shows the path of each. @param {boolean} withContext @param {object} options */
 export function requestTable(withContext, options) {
 	const figures = ['duration', withContext ? 'ended' : 'status'];
 	const columns = requestColumns(withContext);

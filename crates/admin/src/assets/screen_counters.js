@@ -9,7 +9,7 @@ import { ended, sparkColumn } from './spark.js';
 import { range, state } from './state.js';
 import { Table, numberColumn } from './table.js';
 
-const ROWS = 100;
+const COUNTERS = 100;
 const CACHED_ROWS = 25;
 
 const named = (id, label) => ({
@@ -23,7 +23,7 @@ const named = (id, label) => ({
 	},
 });
 
-/** A card of the scheduled rows of a row cache, hidden if this process has no cache: { node, asked, draw }. */
+/** A card of the scheduled rows of a row cache, hidden if this process has no cache: { node, questions, draw }. */
 function rowCache(page) {
 	let chosen = ''; // the name of a cache
 	let unscheduled = []; // failed rows that are not in the schedule
@@ -43,7 +43,7 @@ function rowCache(page) {
 			{
 				id: 'hits',
 				label: 'Hits',
-				title: 'Reads by this process that were answered from the cache',
+				title: 'Reads of this process that the cache answered',
 				value: (row) => row.hits,
 				draw(cell, row) {
 					text(cell, percent(row.hits, row.hits + row.misses));
@@ -65,7 +65,7 @@ function rowCache(page) {
 	show(node, false);
 	return {
 		node,
-		asked: () => ({ rows: query({ limit: CACHED_ROWS }) }),
+		questions: () => ({ rows: query({ limit: CACHED_ROWS }) }),
 		draw(answer, refused) {
 			if (!answer) return refused && table.draw([], refused);
 			const { caches: names, total, rows: list, sums, failed } = answer;
@@ -81,7 +81,7 @@ function rowCache(page) {
 			const counts = ['hits', 'misses', 'refreshes', 'failures'].map(
 				(name) => `${grouped(sums?.[name])} ${name}`,
 			);
-			text(note, `${shown}${plural(total, 'row')}, failing first · this process: ${counts.join(', ')}`);
+			text(note, `${shown}${plural(total, 'row')}, failing first · in this process: ${counts.join(', ')}`);
 		},
 	};
 }
@@ -118,7 +118,7 @@ export function mount(root, page) {
 			},
 			numberColumn('ids', 'Ids', grouped),
 			numberColumn('period', 'Period', span),
-			numberColumn('dropped', 'Dropped', grouped),
+			numberColumn('dropped', 'No room', grouped, { title: 'Counts of ids over max_ids' }),
 		],
 	});
 	const top = new Table({
@@ -142,7 +142,7 @@ export function mount(root, page) {
 		],
 	});
 	const filter = filterField(page);
-	const pager = new Pager(page, ROWS);
+	const pager = new Pager(page, COUNTERS);
 	const query = (more) => question('counters', { ...range(), precision: state.precision, q: state.q, ...more });
 	const rows = page.config.row_cache !== false && rowCache(page);
 	const notes = [el('span', 'muted'), el('span', 'muted'), el('span', 'muted')];
@@ -157,7 +157,7 @@ export function mount(root, page) {
 	return {
 		questions: () => ({
 			counters: query({ ...pager.parameters(), series: 'true' }),
-			...(rows ? rows.asked() : {}),
+			...(rows ? rows.questions() : {}),
 			...(isRanked ? { rankings: 'rankings' } : {}),
 			...(chosen() ? { ranking: question('rankings', { name: chosen(), limit: 20 }) } : {}),
 		}),
@@ -170,7 +170,7 @@ export function mount(root, page) {
 					? `No counter contains “${visible(state.q)}”`
 					: 'No counters yet: pulse.counter("sales").add(1) makes one';
 				counters.draw(ended(list.counters, list.series, asOf), list.counters.length ? '' : none);
-				const rates = `slices of ${span(list.precision)}, rates from ${moment(list.from, now)} on`;
+				const rates = `slices of ${span(list.precision)}, rates since ${moment(list.from, now)}`;
 				text(notes[0], `${plural(list.total, 'counter')} · ${rates}`);
 			}
 			if (known) {
@@ -179,14 +179,14 @@ export function mount(root, page) {
 					page.ask();
 				}
 				const list = known.rankings.map((row) => ({ ...row, isChosen: row.name === chosen() }));
-				rankings.draw(list, list.length ? '' : 'No rankings: pulse.ranking("posts") makes one');
+				rankings.draw(list, list.length ? '' : 'No rankings: call pulse.ranking("posts").build()');
 				text(notes[1], list.length ? 'choose one to see its ids' : '');
 			}
 			topCard.hidden = !chosen();
 			if (ranking?.name === chosen()) {
 				const highest = ranking.ids[0]?.score;
 				const ids = ranking.ids.map((row) => ({ ...row, highest }));
-				top.draw(ids, ids.length ? '' : 'No ids in its period');
+				top.draw(ids, ids.length ? '' : 'No ids in the ranking’s period');
 				text(notes[2], `${visible(ranking.name)} · ${plural(ranking.total, 'id')}`);
 			}
 		},

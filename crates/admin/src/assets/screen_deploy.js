@@ -9,8 +9,7 @@ import { isZoomed, seconds, state } from './state.js';
 import { Table, contextColumn, numberColumn, ratioColumn } from './table.js';
 
 const ROWS = 50;
-const NO_MARKS =
-	'No marks yet: Builder::app_version marks each deploy, pulse.mark("…") and POST api/marks anything else';
+const NO_MARKS = 'No marks yet: Builder::app_version, pulse.mark("…") and POST api/marks add marks';
 
 export function mount(root, page) {
 	const side = (name, label, id, format) =>
@@ -30,7 +29,7 @@ export function mount(root, page) {
 			side('after', 'after', 'mean', duration),
 			ratioColumn('change', 'Change', { value: (row) => row.change?.mean ?? null }),
 			ratioColumn('side_by_side', 'New vs. old', {
-				title: 'The mean of the new version, compared with the old one in the same minutes',
+				title: 'The new version’s mean ÷ the old version’s mean in the same minutes',
 				value: (row) => row.side_by_side?.ratio ?? null,
 			}),
 			side('before', 'p95 before', 'p95', duration),
@@ -49,7 +48,7 @@ export function mount(root, page) {
 	const note = el('p', 'calm');
 	const pager = new Pager(page, ROWS);
 	let all = null; // the row of all paths together
-	let newest = ''; // the newest deploy of the range, or the newest mark without a deploy
+	let newest = ''; // the newest deploy of the range, or the newest mark if it has no deploy
 	const query = (more) => question('deploy', { mark: state.mark || newest, ...more });
 	const removal = removeMark(page);
 	const writes = page.config.may_write === true ? [removal.node, newMark(page)] : [];
@@ -99,7 +98,7 @@ export function mount(root, page) {
 
 /** The recorded part of a side, unless it is complete. */
 const whole = (side, name) =>
-	side && side.complete < 0.995 ? ` · ${percent(side.complete, 1)} of the time ${name} was recorded` : '';
+	side && side.complete < 0.995 ? ` · ${name}: ${percent(side.complete, 1)} of the time recorded` : '';
 
 /** The form that adds a mark with a text of the user's own. */
 function newMark(page) {

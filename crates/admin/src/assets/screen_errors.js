@@ -8,11 +8,11 @@ import { count, grouped, moment, percent, visible } from './format.js';
 import { range } from './state.js';
 import { Table, linkTo, numberColumn } from './table.js';
 
-const NOTHING = 'No error of this range has a kind. The guide’s page “How did it fail?” shows how errors get one.';
+const NOTHING = 'No error of this range has a kind: see the guide’s page “How did it fail?”';
 const CODES = 8;
 const CLASSES = { '1xx': '2xx', completed: '2xx', panicked: 'error', body_aborted: 'cancelled', body_failed: 'error' };
 
-/** A table of kinds: of a path, or of all paths with `more` columns. */
+/** A table of the kinds of a path, or with `more` columns, of all paths. */
 export const kindTable = (more = []) =>
 	new Table({
 		name: 'kinds',
@@ -41,7 +41,7 @@ const time = (id, label) => numberColumn(id, label, (at) => moment(at, serverNow
 
 const paths = {
 	id: 'paths',
-	label: 'Most on',
+	label: 'Mostly on',
 	className: 'left',
 	value: (row) => row.paths.map(({ context }) => context).join(', '),
 	draw(cell, row) {
@@ -67,9 +67,7 @@ export function mount(root, page) {
 	};
 }
 
-const called = (outcome) => (outcome === 'error' ? 'failed' : outcome.replace('_', ' '));
-
-/** Draws the mix of outcomes into a `details`, as a bar that opens into codes; that of a timer opens into outcomes. */
+/** Draws the bar of outcomes into a `details`. Opened, it lists status codes, or the outcomes of a timer. */
 export function drawOutcomes(root, { outcomes, codes = [], count: all }) {
 	if (!root.firstChild) {
 		const summary = el('summary', '', el('h3', '', 'Outcomes'), el('div', 'mix'), el('p', 'delta'));
@@ -83,7 +81,8 @@ export function drawOutcomes(root, { outcomes, codes = [], count: all }) {
 		node.className = `fill c-${CLASSES[name] ?? name}`;
 		node.style.flexGrow = n / all;
 	});
-	const named = some.map(([name, n]) => [called(name), n]);
+	const error = codes.length ? 'service error' : 'failed'; // timers have no codes
+	const named = some.map(([name, n]) => [name === 'error' ? error : name.replace('_', ' '), n]);
 	const shares = named.slice(0, 3).map(([name, n]) => `${percent(n, all)} ${name}`);
 	text(words, shares.join(' · '));
 	attr(root, 'title', named.map(([name, n]) => `${count(n)} ${name}`).join(', '));

@@ -1,4 +1,4 @@
-// What needs an action, the health in six figures, the instances of the fleet, and all other data under Details.
+// Problems that need an action, the health in six figures, the fleet's instances, and all other data under Details.
 
 import { question } from './api.js';
 import { card } from './card.js';
@@ -24,7 +24,7 @@ const CARDS = {
 	process: [isInstance ? 'This instance' : 'This dashboard', ['instance', 'status', 'version', 'wrong_credentials']],
 };
 const LISTED = 5; // problems
-const REPORTED = 7200; // seconds of a range for which all reports of instances are kept
+const REPORTED = 7200; // the longest range, in seconds, whose reports are all kept
 const OF_INSTANCES = ['flush', 'recording', 'cleaning'];
 const LOSSES =
 	/dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|set_aside|hole_bytes|orphaned|unreadable/;
@@ -48,7 +48,7 @@ export function mount(root, page) {
 	const cost = el('p', 'muted', ''); // of this process
 	cost.dataset.panel = 'cost';
 	root.append(todos, tiles, card('instances', 'Instances', { head: [note], parts: [instances.node] }), details, cost);
-	let from = 0; // the start of the change of the instance that is out of line
+	let from = 0; // when the instance that is out of line changed
 	return {
 		needsNoStore: true,
 		questions: () => ({
@@ -56,9 +56,9 @@ export function mount(root, page) {
 		}),
 		draw({ instances: fleet, changes }, now, { asOf, health: own }) {
 			// Another instance may judge, so the state of judging comes from the answer about changes.
-			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};
+			const judged = changes ? { judged_until: changes.judged_until, ...changes.coverage } : {};
 			const health = own && { ...own, changes: { ...own.changes, ...judged } };
-			const began = changes?.changes.find((one) => one.stands && one.instance)?.since ?? 0;
+			const began = changes?.changes.find((one) => one.is_ongoing && one.instance)?.since ?? 0;
 			if (began !== from) {
 				from = began;
 				page.ask();
@@ -107,9 +107,9 @@ const costOf = ({ recorder_bytes: recorder, reader_bytes: reader, task_seconds_p
 
 const ago = (seconds) => (seconds < 2 ? 'just now' : isNumber(seconds) ? `${span(seconds)} ago` : NONE);
 
-/** The warnings, the losses and the most urgent changes without an acknowledgement, with links. */
+/** The warnings, the losses, and links to the most urgent changes without an acknowledgement. */
 function actions(health, changes, now) {
-	const open = (changes?.changes ?? []).filter((one) => one.stands && one.kind !== 'faster' && !one.acknowledged);
+	const open = (changes?.changes ?? []).filter((one) => one.is_ongoing && one.kind !== 'faster' && !one.acknowledged);
 	const changed = open.slice(0, LISTED).map((one) => {
 		const pages = isOfAll(one) ? 'all pages' : visible(one.context);
 		const words = `${pages}: ${headline(one)}${where(one)}, ${since(one, now)}`;
@@ -118,7 +118,7 @@ function actions(health, changes, now) {
 	return [...problems(health, null).map((words) => ({ id: words, words, href: null })), ...changed];
 }
 
-/** The figures that an operator knows, each as [label, value, note, whether all is well]. */
+/** The six figures of the health, each as [label, value, note, whether all is well]. */
 function figures(health, { asOf, fleet, changes }, now) {
 	const { store, flush, fold } = health;
 	const isAnswering = health.status !== 'down' && !store?.last_error;
@@ -130,15 +130,16 @@ function figures(health, { asOf, fleet, changes }, now) {
 	const alive = fleet?.instances.filter((one) => one.alive) ?? [];
 	const versions = [...new Set(alive.flatMap((one) => (one.version ? [`version ${visible(one.version)}`] : [])))];
 	const reporting = fleet ? `${alive.length} of ${fleet.total}` : NONE;
-	const { judged_until: judged, sight } = changes ?? {};
-	const seen = judged && `${sight.compared} of ${sight.contexts} pages have enough requests to be compared`;
+	const { judged_until: judged, coverage } = changes ?? {};
+	const seen = judged && `${coverage.compared} of ${coverage.contexts} pages have enough requests to be compared`;
+	const spot = now - (judged ?? now) >= 180 && health.changes.blind_spots?.[0];
 	const waits = (flush ? flush.pending_age_seconds : fold?.journal?.oldest_age_seconds) ?? 0;
 	return [
 		['Store answered', answered, visible(said ?? ''), isAnswering],
 		['Lost', lost?.amount ?? 'nothing', lost ? 'see above' : known, !lost],
 		['Shown until', isNumber(asOf) ? time(asOf) : NONE, isNumber(asOf) ? ago(now - asOf) : '', now - asOf < 60],
 		['Instances reporting', reporting, versions.join(', '), alive.length > 0],
-		['Changes judged until', judged ? moment(judged, now) : NONE, seen || TOO_EARLY, now - (judged ?? now) < 300],
+		['Changes judged until', judged ? moment(judged, now) : NONE, spot || seen || TOO_EARLY, !spot],
 		['Oldest sample that waits', waits > 0 ? duration(waits) : 'nothing waits', '', waits < 10],
 	];
 }

@@ -9,7 +9,7 @@ import { lengthName } from './overview.js';
 import { isZoomed, link, range, seconds, state } from './state.js';
 import { Table, contextColumn, errorColumn, numberColumn, ratioColumn, requestsColumn, statistic } from './table.js';
 import { Tiles } from './tiles.js';
-import { Trends, chartOf, countsOf, exportedChart, shownBy, valuesOf } from './trends.js';
+import { Trends, chartOf, countsOf, exportedChart, valuesOf, withView } from './trends.js';
 import { changePanel } from './verdict.js';
 
 const NAMED = 3; // paths that a sentence names
@@ -51,17 +51,17 @@ export function mount(root, page) {
 		['requests', 'Requests', REQUESTS, perUnit, unitName],
 		['latency', 'Latency', LATENCY, duration],
 	].map((options) => chart(charts, page, name, options));
-	const machine = el('div', 'pair'); // its runtime and its process
+	const machine = el('div', 'pair'); // charts of the instance's runtime and process
 	const machines = [
 		['cpu', 'CPU and workers', CPU, (value) => percent(value, 1)],
 		['delay', 'Scheduling delay', DELAY, duration],
 		['memory', 'Memory', MEMORY, (value) => `${count(Math.round(value / 1e6))} MB`],
 	].map((options) => chart(machine, page, name, options, 'machine'));
-	const told = el('p', 'muted');
+	const machineNote = el('p', 'muted');
 	const table = pathTable();
 	const until = el('span', 'muted');
 	const paths = card('instance-paths', 'Its paths, compared with the others', { head: [until], parts: [table.node] });
-	const body = el('div', 'stack', said, change.node, tiles.node, charts, all.node, machine, told, paths);
+	const body = el('div', 'stack', said, change.node, tiles.node, charts, all.node, machine, machineNote, paths);
 	const note = el('p', 'nothing card');
 	root.append(el('p', 'crumbs', back, ' / ', el('h2', 'title', el('bdi', 'mono path', visible(name)))), note, body);
 	let isAlone = false;
@@ -84,7 +84,7 @@ export function mount(root, page) {
 			say(note, refused.instance ?? '');
 			if (!instance) return;
 			const about = (log?.changes ?? []).filter((one) => instancesWith(one).includes(name));
-			const began = about.find((one) => one.stands)?.since ?? 0;
+			const began = about.find((one) => one.is_ongoing)?.since ?? 0;
 			if (began !== since || instance.alone !== isAlone) {
 				[since, isAlone] = [began, instance.alone];
 				page.ask();
@@ -110,13 +110,13 @@ export function mount(root, page) {
 			show(machine, known.length > 0);
 			if (known.length) for (const one of machines) one.draw(instance, drawn);
 			show(machine.lastChild, hasMemory);
-			say(told, known.length ? machineOf(known.at(-1)[1]) : '');
+			say(machineNote, known.length ? machineOf(known.at(-1)[1]) : '');
 			show(paths, !isAlone && isKept);
-			table.draw(compared.paths, compared.reported_paths ? '' : 'It has reported no requests in this range');
+			table.draw(compared.paths, compared.reported_paths ? '' : 'No requests in this range');
 			const shown = compared.paths.length;
 			const part = shown < compared.reported_paths ? `${shown} of ${compared.reported_paths} paths, ` : '';
 			const during = `${moment(compared.from, now)} – ${moment(Math.min(compared.to, now), now)}`;
-			text(until, `${part}${during}; an instance reports only the busiest paths of each minute`);
+			text(until, `${part}${during}; only each minute’s busiest paths are reported`);
 		},
 	};
 }
@@ -139,7 +139,7 @@ function chart(root, page, name, options, of = 'points') {
 			const { from, to, precision, [of]: points } = answer;
 			const began = changes.map((one) => ({ at: one.since, text: 'worse than the others', level: level(one) }));
 			shown.update({
-				...shownBy({ marks, changes: began, now }),
+				...withView({ marks, changes: began, now }),
 				from,
 				to,
 				precision,
@@ -155,7 +155,7 @@ function chart(root, page, name, options, of = 'points') {
 	};
 }
 
-/** The values of the last minute without a chart: 4 of 1,024 files open · 9 threads · 2 workers · 37 tasks, 0 queued */
+/** The last minute's values that no chart shows: 4 of 1,024 files open · 9 threads · 2 workers · 37 tasks, 0 queued */
 function machineOf(point) {
 	const files = isNumber(point.max_open_files) ? ` of ${count(point.max_open_files)}` : '';
 	return [
@@ -163,7 +163,7 @@ function machineOf(point) {
 		isNumber(point.threads) ? plural(point.threads, 'thread') : '',
 		plural(point.cpus, 'CPU'),
 		`${plural(point.workers, 'worker')}, ${plural(point.alive_tasks, 'task')} alive, ${count(point.queued_tasks)} queued`,
-		point.is_delayed ? 'tasks wait for a CPU' : '',
+		point.is_delayed ? 'tasks wait for a CPU: raise the CPU limit, or move the instance' : '',
 	]
 		.filter(Boolean)
 		.join(' · ');
@@ -178,19 +178,19 @@ function levelOf({ verdict: { compared, slower, failing }, stands_out: standsOut
 /** Whether the instance is slower on all paths, or on one: the API's verdict in words. */
 function sentence({ alone, verdict, paths, ratio, stands_out: standsOut }) {
 	if (alone) return 'This is the only instance.';
-	const { compared } = verdict;
+	const { compared, slower_paths: slow, failing_paths: failed } = verdict;
 	if (compared === 0)
-		return 'Too few requests to compare: a path needs 10 here and on the others in the same minutes.';
+		return 'Too few requests: a path needs 10 here and 10 elsewhere, in two or more shared minutes.';
 	const beside = against(ratio, 'the others');
 	const slower = {
-		all: `All of its ${compared} paths are slower, about ${beside}: it is the instance, not a page`,
-		most: `Most of its paths (${verdict.slower_paths} of ${compared}) are slower, ${beside} in total`,
-		some: onlySome(paths, 'slower', verdict.slower_paths, 'slower'),
+		all: `It is the instance, not a page: ${slow} of its ${compared} paths are surely slower, about ${beside}`,
+		most: `Most of its paths (${slow} of ${compared}) are slower, ${beside} in total`,
+		some: onlySome(paths, 'slower', slow, 'slower'),
 	}[verdict.slower];
 	const failing = {
-		all: 'All of its paths fail more often than on the others: it is the instance, not a page',
-		most: `Most of its paths (${verdict.failing_paths} of ${compared}) fail more often than on the others`,
-		some: onlySome(paths, 'failing', verdict.failing_paths, 'failing more often'),
+		all: `It is the instance, not a page: ${failed} of its ${compared} paths surely fail more often`,
+		most: `Most of its paths (${failed} of ${compared}) fail more often than on the others`,
+		some: onlySome(paths, 'failing', failed, 'failing more often'),
 	}[verdict.failing];
 	const said = [slower, failing].filter(Boolean);
 	if (said.length) return `${said.join('. ')}.`;
@@ -206,27 +206,27 @@ function onlySome(paths, field, total, how) {
 	return `Only ${names.join(', ')}${more} ${total === 1 ? 'is' : 'are'} ${how} here, not the whole instance`;
 }
 
-/** Whether the answer covers only a part of the range, as reports of instances are kept for a limited time. */
+/** Whether the answer covers only a part of the range: reports of instances are kept for about two hours. */
 const isPart = ({ from, to }) => seconds() - (to - from) > A_MINUTE_OR_TWO;
 
-/** The version, whether it is alive, its share, its first requests, and the time that the figures cover. */
+/** The instance's version, state, share and first request, and the time that its figures cover. */
 function factsOf(one, since, now) {
 	const first =
 		isNumber(one.first_minute) && one.first_minute > one.from
 			? `first request in this range at ${moment(one.first_minute, now)}`
 			: '';
-	const shown = `shown is ${moment(one.from, now)} – ${moment(one.to, now)}`;
-	const left = one.to > one.from ? shown : 'nothing of this range is kept';
+	const shown = `figures of ${moment(one.from, now)} – ${moment(one.to, now)}`;
+	const covered = one.to > one.from ? shown : 'nothing of this range is kept';
 	const seen = isNumber(one.last_seen) ? moment(one.last_seen, now) : '';
 	const life = one.alive ? 'running' : seen ? `gone since ${seen}` : '';
 	return [
 		one.version ? `version ${visible(one.version)}` : '',
 		life,
 		one.alive && isNumber(one.in_flight) ? `${one.in_flight} in flight` : '',
-		isNumber(one.share) ? `${percent(one.share, 1)} of the fleet’s time` : '',
+		isNumber(one.share) ? `${percent(one.share, 1)} of all request time` : '',
 		one.others > 0 ? `compared with ${plural(one.others, 'other')}` : '',
 		first,
-		isPart(one) ? `reports of instances are kept for about two hours; ${left}` : '',
+		isPart(one) ? `reports are kept for about two hours; ${covered}` : '',
 		since ? `figures since ${moment(since, now)}` : '',
 	]
 		.filter(Boolean)
@@ -247,7 +247,7 @@ function pathTable() {
 		columns: [
 			contextColumn(),
 			ratioColumn('ratio', 'vs others', {
-				title: 'Its mean ÷ that of the others in the same minutes',
+				title: 'Its mean ÷ the mean of the others in the same minutes',
 				level: (row) => (row.slower ? 'bad' : null),
 			}),
 			requestsColumn(),

@@ -1,4 +1,4 @@
-// One path or timer: since when it has changed and why, where its time goes, its slowest requests, its instances.
+// One path or timer: its changes and their causes, where its time goes, its slowest requests, its instances.
 
 import { question, serverNow } from './api.js';
 import { adviceCards, anchor, card, offerExport } from './card.js';
@@ -35,7 +35,7 @@ export function mount(root, page) {
 	const back = anchor(link({ screen }), screen[0].toUpperCase() + screen.slice(1));
 	const times = ['requests', 'mean', 'p50', 'p95', 'p99'];
 	const tiles = new Tiles(isQueue ? times : isTimer ? [...times, 'errors', 'target'] : undefined);
-	if (isTimer && !isQueue) tiles.name('Calls');
+	if (isTimer && !isQueue) tiles.name('Runs');
 	const outcomes = el('details', 'tile outcomes');
 	outcomes.dataset.panel = 'outcomes';
 	if (!isQueue) tiles.node.append(outcomes);
@@ -53,7 +53,7 @@ export function mount(root, page) {
 	offerExport('Distribution', 'histogram', picture, () => histogramRows(shape));
 	const timeTable = timeGoes(name === '<unmatched>' ? 'No timer ran within these requests' : undefined);
 	const requests = requestTable(false, { name: 'slow-requests', caption: 'Slowest requests' });
-	const listed = anchor(link({ screen: 'slowest', context: state.context }), 'All listed');
+	const listed = anchor(link({ screen: 'slowest', context: state.context }), 'More requests');
 	listed.className = 'button quiet';
 	show(listed, !isTimer);
 	const instances = instanceTable('instances', isQueue ? AROUND_QUEUE : undefined);
@@ -63,7 +63,7 @@ export function mount(root, page) {
 	allKinds.className = 'button quiet';
 	const errors = card('kinds', 'Kinds of errors', { head: [kindNote, allKinds], parts: [kinds.node] });
 	const usual = week();
-	let profile = null; // when it was answered, and the answer
+	let profile = null; // { answer, until }: the usual week, and when it is asked for again
 	const note = el('p', 'nothing card');
 	const slow = card('slow-requests', 'Slowest requests', { head: [slowNote, listed], parts: [requests.node] });
 	const others = card('instances', 'Instances', { head: [instanceNote], parts: [instances.node] });
@@ -79,7 +79,7 @@ export function mount(root, page) {
 	const advise = adviceCards(change.node);
 	// Timers have neither requests nor instances.
 	show(pairs[1], !isTimer);
-	let standing = null;
+	let ongoing = null;
 
 	/** Draws the most relevant requests: if the page fails, those that failed since the change. */
 	function drawRequests({ failing, in_window: inRange, requests: shown }) {
@@ -89,7 +89,7 @@ export function mount(root, page) {
 		text(slowNote, inRange ? `${shown.length} of this range` : old);
 	}
 	// The time since the change, unless the user has chosen other times.
-	const sinceChange = () => (standing && !isZoomed() && !state.against ? { from: standing.since } : null);
+	const sinceChange = () => (ongoing && !isZoomed() && !state.against ? { from: ongoing.since } : null);
 	return {
 		remove: () => trends.remove(),
 		questions: () => ({
@@ -118,12 +118,12 @@ export function mount(root, page) {
 			if (!path) return;
 			const marked = marks?.marks ?? [];
 			const { window } = path;
-			const isRecent = (one) => one.stands || one.ended > now - 86400;
+			const isRecent = (one) => one.is_ongoing || one.ended > now - 86400;
 			const ofAll = isTimer ? [] : (all?.changes ?? []).filter((one) => isRecent(one) && isOfAll(one));
 			const changes = [...(path.changes ?? []), ...ofAll];
-			const first = changes.find((one) => one.stands) ?? null;
-			if (first?.id !== standing?.id) {
-				standing = first;
+			const first = changes.find((one) => one.is_ongoing) ?? null;
+			if (first?.id !== ongoing?.id) {
+				ongoing = first;
 				if (first) page.ask();
 			}
 			const limit = isTimer ? null : (path.path_target?.duration ?? page.config.target);
@@ -139,8 +139,8 @@ export function mount(root, page) {
 			const inRange = isZoomed() ? 'this range' : `last ${lengthName()}`;
 			const shown =
 				sinceChange() && since?.window?.count > 0
-					? { ...since.window, label: `since ${moment(standing.since, now)}`, old: 'before' }
-					: { ...window, label: inRange, old: againstName('the one before') };
+					? { ...since.window, label: `since ${moment(ongoing.since, now)}`, old: 'before' }
+					: { ...window, label: inRange, old: againstName('the time before') };
 			change.draw(changes, marked, now, all, ofBothHours(path.failed_requests));
 			const named = shown.kinds ?? [];
 			kinds.draw(named.map((row) => ({ ...row, share: row.count / shown.count })));

@@ -4,9 +4,8 @@ import { question } from './api.js';
 import { card } from './card.js';
 import { attr, button, el, say } from './dom.js';
 import { count, delta, duration, isNumber, visible } from './format.js';
-import { standingOn } from './change.js';
+import { ongoingOn } from './change.js';
 import { ended, sparkColumn } from './spark.js';
-import { lengthName } from './overview.js';
 import { Pager, allRows, filterField, showFilter } from './pager.js';
 import { compared, state } from './state.js';
 import { contextColumn, errorColumn, numberColumn, ratioColumn, requestsColumn, shareColumn } from './table.js';
@@ -43,26 +42,26 @@ const columns = (kind) => [
 	shareColumn('Share of time', { sort: true }),
 	...['mean', 'p50', 'p95', 'p99'].map((id) => ({ ...statistic(id), sort: true })),
 	numberColumn('max', 'Max', duration, { sort: true }),
-	errorColumn((row) => standingOn(kind, row.context)?.kind === 'failing', { sort: true }),
+	errorColumn((row) => ongoingOn(kind, row.context)?.kind === 'failing', { sort: true }),
 	...(kind === 'timer'
 		? []
 		: [
 				numberColumn('4xx', '4xx', count, { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true }),
 				numberColumn('longest_poll', 'Longest poll', duration, {
 					value: (row) => row.polls?.longest ?? null,
-					title: 'How long a request held a worker thread: this makes other pages slow',
+					title: 'The longest time that a request held a worker thread, which slows other pages',
 					sort: true,
 				}),
 			]),
 	ratioColumn('change', 'Change', {
 		sort: true,
-		title: 'Of the mean, against the time chosen above',
+		title: 'The mean compared with the choice in “Against”',
 		value: (row) => row.change?.mean ?? null,
 		words: (row) => (row.is_new ? 'new' : delta(row.change?.mean)),
 	}),
 ];
 
-/** Mounts the screen of all paths, or that of all timers. */
+/** Mounts the screen of all paths, or of all timers. */
 export function mount(root, page) {
 	const kind = state.screen === 'timers' ? 'timer' : 'http';
 	const [name, title, noun] = kind === 'timer' ? ['timers', 'Timers', 'timer'] : ['paths', 'Paths', 'path'];
@@ -98,7 +97,7 @@ export function mount(root, page) {
 			const { paths: rows, total: all, series } = paths ?? { paths: [], total: 0 };
 			const shown = ended(rows, series, asOf);
 			if (paths && !pager.draw(shown.length, all)) return;
-			const where = state.q ? `contains “${visible(state.q)}”` : `in the last ${lengthName()}`;
+			const where = state.q ? `contains “${visible(state.q)}”` : 'in this range';
 			const empty = `No ${noun} ${where}`;
 			table.draw(shown, refused.paths ?? (shown.length ? '' : empty));
 			table.markSort(sorted().sort, sorted().order, state.sort !== '');

@@ -1,4 +1,4 @@
-// The slowest paths, and the slowest requests one by one, of all paths or of chosen ones. The API filters them.
+// The slowest paths and the slowest requests, filtered by the API.
 
 import { question } from './api.js';
 import { card } from './card.js';
@@ -15,12 +15,9 @@ const PATHS = 8;
 const ENDS = ['failed', '5xx', '4xx', '3xx', '2xx', 'error', 'panicked', 'cancelled', 'body_aborted', 'body_failed'];
 const nameOf = (end) => (end === 'error' ? 'Service error' : end[0].toUpperCase() + end.slice(1).replace('_', ' '));
 const STATUSES = [['', 'Any status'], ...ENDS.map((end) => [end, nameOf(end)])];
-const PER_PATHS = ['1', '3', '', '10']
-	.map((n) => [n, `${n || PER_PATH} per path`])
-	.concat([['all', 'All of each path']]);
+const PER_PATHS = ['1', '3', '', '10'].map((n) => [n, `${n || PER_PATH} per path`]).concat([['all', 'All per path']]);
 const KEPT =
-	'Of each hour are kept: the 100 slowest requests of all paths, and of each path the 5 slowest and the 5 newest ' +
-	'that failed';
+	'Kept from this and the last hour: the 100 slowest requests; of each path the 5 slowest and, under Failed, 5 newest';
 
 /**
  * Mounts the screen.
@@ -85,7 +82,7 @@ export function mount(root, page) {
 			const rows = slow ? slow.requests.slice() : [];
 			requests.draw(rows, rows.length ? '' : (refused.requests ?? nothing(isFiltered())));
 			const begin = isZoomed() ? state.from : now - seconds();
-			const since = slow?.kept_since > begin + 60 ? `kept since ${moment(slow.kept_since, now)}` : '';
+			const since = slow?.kept_since > begin + 60 ? `lists begin at ${moment(slow.kept_since, now)}` : '';
 			text(note, [rows.length && summary(slow), since].filter(Boolean).join('; '));
 			if (!slowest) return;
 			paths.draw(slowest.paths, slowest.total ? '' : 'No requests in this range');
@@ -96,11 +93,13 @@ export function mount(root, page) {
 
 const nothing = (isFiltered) => `No ${isFiltered ? 'such request' : 'request of this range'} is listed. ${KEPT}.`;
 
-/** The number of shown requests, their total, and the lists that were searched. */
+/** The numbers of shown and found requests, and whether paths were left out. */
 function summary({ requests, total, lists, lists_in_all: listsInAll }) {
 	const more = total > requests.length;
 	const shown = more ? `the ${requests.length} slowest of ${total} found` : plural(requests.length, 'request');
-	return lists < listsInAll ? `${shown}; only the ${ROWS} slowest paths of each hour were searched` : shown;
+	return lists < listsInAll
+		? `${shown}; only the ${ROWS} paths with the slowest requests of each hour were searched`
+		: shown;
 }
 
 /**

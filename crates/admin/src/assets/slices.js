@@ -3,13 +3,13 @@
 /** The sentence for a time in which no instance recorded. */
 export const NOT_RUNNING = 'not recorded: the service was not running';
 
-/** The start of the recorded part of a window. The part ends now, and may have gaps. */
+/** The start of the recorded part of a window. The part lasts until `to` or `now`, and may have gaps. */
 export function beginOf({ from, to, complete, not_running_seconds: missing = 0 }, now) {
 	const end = Math.min(to, now);
 	return end - complete * (end - from) - missing;
 }
 
-/** [{ start, end, open, recorded, note }]. `open`: the slice is not over yet. `note`: why it is not recorded. */
+/** [{ start, end, open, recorded, note }]. `open`: the slice has not ended. `note`: why it is not recorded. */
 export function slicesOf({ from, to, precision, now, recordedFrom, notRunning }) {
 	const slices = [];
 	for (let start = Math.floor(from / precision) * precision; start < to; start += precision) {
@@ -27,7 +27,7 @@ export function valueOf({ values, kind }, slice, key) {
 }
 
 /** The slices that have begun. */
-export const recordedSlices = (state) => slicesOf(state).filter(({ start }) => start <= state.now);
+export const begunSlices = (state) => slicesOf(state).filter(({ start }) => start <= state.now);
 
 /** { columns, rows } of all series, oldest slice first; `null` is a slice without a value. */
 export function chartRows(state) {
@@ -35,7 +35,7 @@ export function chartRows(state) {
 	const keys = series.map(({ key }) => key);
 	return {
 		columns: ['start', ...keys, ...(counts ? ['samples'] : [])],
-		rows: recordedSlices(state).map((slice) => [
+		rows: begunSlices(state).map((slice) => [
 			slice.start,
 			...keys.map((key) => valueOf(state, slice, key)),
 			...(counts ? [counts.get(slice.start) ?? null] : []),

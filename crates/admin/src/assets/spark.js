@@ -11,7 +11,7 @@ export function ended(rows, series, asOf) {
 	return rows.map((row) => ({ ...row, ended: (row.series ?? []).slice(0, end) }));
 }
 
-/** A column with the course of the number in a row of `ended`. */
+/** A column that draws the values in a row of `ended`. */
 export const sparkColumn = (label) => ({
 	id: 'series',
 	label,
@@ -35,6 +35,6 @@ function spark(picture, values) {
 	const line = values.map(point).join('');
 	const gaps = values.includes(null) || !line;
 	attr(picture.firstChild, 'class', gaps ? 'gaps' : null);
-	// A line without gaps is the upper edge of an area, whose other edges lie outside the picture.
+	// A line without gaps is the upper edge of an area. The other edges lie outside the picture.
 	attr(picture.firstChild, 'd', gaps ? line : `${line.replace('M0.0 ', 'M-3 25V')}H99V25`);
 }

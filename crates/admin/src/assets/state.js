@@ -1,4 +1,4 @@
-// The state of the page, in the URL's fragment: a reload, a shared link and the Back button restore it.
+// The state of the dashboard, in the URL's fragment: a reload, a shared link and the Back button restore it.
 
 const DAY = 86400;
 const UNITS = { m: 60, h: 3600, d: DAY };
@@ -41,17 +41,17 @@ const OWN = {
 	per: '',
 };
 const FIELDS = { ...SHARED, ...OWN };
-const ALIASES = { deploys: 'deploy', instances: 'health' }; // what people type
+const ALIASES = { deploys: 'deploy', instances: 'health' }; // names that users type
 export const REFRESH = [1, 2, 5, 10, 30, 60];
 const MAX_UNIX = 1e11;
 const MAX_SLICES = 800;
 
-/** The configuration that the server gives to the page. */
+/** The configuration that the server gives to the dashboard. */
 export const config = JSON.parse(document.querySelector('meta[name="pulse-config"]').getAttribute('content') || '{}');
 
 /**
- * The state in a fragment such as `#paths?range=6h` or `#instance/web-1`, whose second part is a context. A missing or
- * invalid value gets its default.
+ * The state in a fragment such as `#paths?range=6h` or `#instance/web-1`, where `web-1` becomes the field `context`. A
+ * missing or invalid value gets its default.
  */
 export function parse(fragment) {
 	const [, name, own, query] = /^#?([^?/]*)\/?([^?]*)\??(.*)$/s.exec(fragment);
@@ -88,8 +88,8 @@ export const state = parse(location.hash);
 
 /** The fragment after a change. Another screen keeps only the fields that all screens share. */
 export function link(values) {
-	const kept = values.screen && values.screen !== state.screen ? OWN : {};
-	return fragment({ ...state, ...kept, ...values });
+	const reset = values.screen && values.screen !== state.screen ? OWN : {};
+	return fragment({ ...state, ...reset, ...values });
 }
 
 /** Reads the state from the URL again. */
@@ -97,7 +97,7 @@ export function read() {
 	Object.assign(state, parse(location.hash));
 }
 
-/** Changes the state and the URL: as a step for the Back button, or in place. */
+/** Changes the state and the URL. The Back button restores the old state, unless `inPlace`. */
 export function write(values, inPlace = false) {
 	const url = `${location.pathname}${location.search}${link(values)}`;
 	if (inPlace) history.replaceState(null, '', url);
@@ -112,8 +112,8 @@ let automatic = '1h'; // the range while none is chosen
 /** The name of the range that moves with the clock. */
 export const rangeName = () => state.range || automatic;
 
-/** If no range is chosen, selects one that a recording of `age` seconds fills. Returns whether the range changed. */
-export function recordedFor(age) {
+/** Sets the automatic range for a recording of `age` seconds. Returns whether the range changed. */
+export function adaptRange(age) {
 	const old = rangeName();
 	automatic = age < 330 ? '5m' : age < 960 ? '15m' : '1h';
 	return !isZoomed() && rangeName() !== old;
@@ -121,8 +121,8 @@ export function recordedFor(age) {
 
 let historyDays = 0; // 0 until the server has answered
 
-/** Stores the number of days that the store keeps. Returns whether it has grown. */
-export function keepsDays(days) {
+/** Sets the number of days that the store keeps. Returns whether the number has grown. */
+export function setDays(days) {
 	if (days <= historyDays) return false;
 	historyDays = days;
 	return true;
@@ -146,17 +146,17 @@ export const againstName = (before) =>
 /** The length of the state's range, in seconds. */
 export const seconds = () => (isZoomed() ? state.to - state.from : RANGES[rangeName()]);
 
-/** Whether a chart of the range has more than one slice of this length, and not too many. */
-export const isCoarse = (precision) => precision <= seconds() && seconds() <= MAX_SLICES * precision;
+/** Whether the range has at least one slice of this length, and not too many. */
+export const fitsRange = (precision) => precision <= seconds() && seconds() <= MAX_SLICES * precision;
 
 /**
- * The newest time up to which the records of the range will not change. They are in slices of a minute, half an hour,
- * six hours or a day.
+ * The newest time up to which the records of the range will not change. A record is of a minute, half an hour, six
+ * hours or a day.
  */
 export function settled(now) {
 	const slice = seconds() <= 7200 ? 60 : seconds() <= 2 * DAY ? 1800 : seconds() <= ALWAYS_KEPT ? 21600 : DAY;
 	return Math.floor(now / slice) * slice;
 }
 
-/** Whether the time from `since` to `ended` (`null`: not ended) overlaps the zoomed range, if the page is zoomed. */
+/** Whether the time from `since` to `ended` (`null`: not ended) overlaps the zoomed range; `true` without a zoom. */
 export const isInRange = ({ since, ended }) => !isZoomed() || (since < state.to && (ended ?? Infinity) > state.from);

@@ -2,7 +2,7 @@
 
 import { offerExport } from './card.js';
 import { contextParts } from './context.js';
-import { headline, level, standingOn } from './change.js';
+import { headline, level, ongoingOn } from './change.js';
 import { attr, button, el, fill, labelled, meter, say, show, sync, text } from './dom.js';
 import { NONE, delta, duration, grouped, isNumber, perUnit, percent, plural, rateOf } from './format.js';
 import { sense, visible } from './format.js';
@@ -11,10 +11,10 @@ import { ENOUGH } from './tiles.js';
 
 /**
  * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is the exported value; `sort`
- * makes the heading a button; `title` explains it. The first column names the row. A column with only a `value` is for
- * files. `href` makes a click on a row open its link. `details(cell, row, isOpen)` draws below a row what its button
- * `.opener` opens, and always if `hasDetails(row)`. `allRows()` resolves to the rows of all pages, for a file.
- * `figures`: the two columns that matter most. On a phone, a button shows the others.
+ * makes the heading a button; `title` explains the column. The first column names the row. A column with only a `value`
+ * is for files. `href` makes a click on a row open its link. `details(cell, row, isOpen)` draws a second row: while the
+ * button `.opener` is pressed, or always if `hasDetails(row)`. `allRows()` resolves to the rows of all pages, for a
+ * file. `figures`: the two columns that matter most. On a phone, a button shows the others.
  */
 export class Table {
 	#columns;
@@ -62,7 +62,7 @@ export class Table {
 		this.draw(this.#rows, this.#note.textContent);
 	}
 
-	/** Opens the row also for a click outside the link, unless the click ends a selection of text. */
+	/** Opens a row's link for a click beside the link, unless the click ends a selection of text. */
 	#open(event) {
 		const row = event.target.closest('tr');
 		if (row && !event.target.closest('a, button') && getSelection().isCollapsed) row.querySelector('a')?.click();
@@ -86,7 +86,7 @@ export class Table {
 		}
 	}
 
-	/** Draws the rows, at most `most` of them, or `note` instead. */
+	/** Draws at most `most` rows, or `note` instead. */
 	draw(rows, note = '', most = rows.length) {
 		this.#rows = rows;
 		const { key, mark, details, hasDetails } = this.#options;
@@ -155,11 +155,11 @@ export const contextColumn = (label = 'Path', isMarked = true) => ({
 			cell.firstChild.title = visible(row.context);
 		}
 		attr(cell.firstChild, 'href', linkTo(row));
-		drawTag(cell.lastChild, isMarked && standingOn(row.kind === 'timer' ? 'timer' : 'http', row.context));
+		drawTag(cell.lastChild, isMarked && ongoingOn(row.kind === 'timer' ? 'timer' : 'http', row.context));
 	},
 });
 
-/** Draws the tag of a name: its ongoing change, if there is one. */
+/** Draws the tag beside a name: the ongoing change. */
 export function drawTag(node, change, words = change && headline(change)) {
 	show(node, Boolean(change));
 	if (!change) return;
@@ -192,7 +192,7 @@ export const errorColumn = (isBad, options) => ({
 	...numberColumn('error_share', 'Errors', (value) => percent(value, 1), options),
 	draw(cell, row) {
 		text(cell, isNumber(row.error_share) ? percent(row.error_share, 1) : NONE);
-		attr(cell, 'title', `${plural(row.errors, 'error')} of ${plural(row.count, 'request')}`);
+		attr(cell, 'title', `${plural(row.errors, 'error')} of ${plural(row.count, 'sample')}`);
 		cell.classList.toggle('few', !(row.error_share > 0));
 		cell.classList.toggle('bad-text', row.errors > 0 && Boolean(isBad(row)));
 	},
@@ -215,7 +215,7 @@ export function numberColumn(id, label, format, { value = (row) => row[id], ...o
 	};
 }
 
-/** The column of the rate of requests or runs; a file has their number. @returns {any} */
+/** The column of the rate of requests or runs; an exported file has their number. @returns {any} */
 export const requestsColumn = (label = 'Requests', options = {}) => ({
 	...numberColumn('count', label, grouped, options),
 	draw(cell, row) {
@@ -225,10 +225,10 @@ export const requestsColumn = (label = 'Requests', options = {}) => ({
 });
 
 /**
- * A column of words, or of a ratio without them, coloured by `level(row)`: "good", "bad" or null.
+ * A column of `words(row)`, or else of a ratio, coloured by `level(row)`: "good", "bad" or null.
  * @param {string} id
  * @param {string} label
- * @param {any} [options] as those of a number, with `words(row)` and `level(row)`
+ * @param {any} [options] those of a column of numbers, `words(row)` and `level(row)`
  */
 export const ratioColumn = (id, label, { value = (row) => row[id], words, level, ...options } = {}) => ({
 	id,

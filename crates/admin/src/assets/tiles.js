@@ -36,7 +36,7 @@ export class Tiles {
 		this.node = labelled(el('section', 'card tiles', ...this.tiles.map((tile) => tile.node)), 'Statistics');
 	}
 
-	/** Sets the noun of the counted samples, such as "Calls". */
+	/** Sets the noun of the counted samples, such as "Runs". */
 	name(noun) {
 		for (const { node } of this.tiles) text(node.firstChild, node.firstChild.textContent.replace('Requests', noun));
 	}
@@ -67,7 +67,7 @@ export class Tiles {
 			tile.node.classList.toggle('few', few);
 			if (/^p\d/.test(tile.name)) {
 				const error = window.error >= 0.005 && window.count > 0 ? ` ±${percent(window.error, 1)}` : '';
-				const title = `Percentiles are read from a histogram: within${error} of the exact value in this range`;
+				const title = `From a histogram: within${error} of the exact value`;
 				text(tile.node.firstChild, `${tile.label}${error}`);
 				attr(tile.node, 'title', error ? title : null);
 			}
@@ -86,7 +86,7 @@ export class Tiles {
 			words = `+${duration(longer.now - longer.then)} since ${moment(longer.since, now)}`;
 			title = `${duration(window.queue)} in the whole ${length}`;
 			side = -1;
-		} else if (few) words = `only ${plural(window.count, 'request')}`;
+		} else if (few) words = `only ${plural(window.count, 'sample')}`;
 		else if (tile.isShare ? isNumber(window.change?.mean) && isNumber(value) && isNumber(old) : isNumber(ratio)) {
 			const by = tile.isShare ? value - old : ratio - 1;
 			words = tile.isShare ? points(by) : delta(ratio);

@@ -1,4 +1,4 @@
-// The parts of a path's request time, in each timer and outside of all; and the paths that run a timer.
+// The parts of a path's request time, in each timer and outside of timers; and the paths that run a timer.
 
 import { card } from './card.js';
 import { el, say, text } from './dom.js';
@@ -8,15 +8,14 @@ import { contextColumn, numberColumn, ratioColumn, shareColumn, Table } from './
 const NO_TIMERS =
 	'No timer ran within these requests. Use the feature "tracing", or time a part with pulse.time("db:…", future).';
 
-const HIDDEN = 'Statements of sqlx are missing, as a filter hides them: see the warning above.';
+const HIDDEN = 'A filter hides the statements of sqlx: see the warning above.';
 
-const NONE_RUN =
-	'No path lists this timer in this range: it runs outside of requests, or 16 timers of the path take more time';
+const NONE_RUN = 'No path lists this timer: it runs outside of requests, or is in no path’s 16 longest timers';
 
 /** db:find_user 41× per request */
-export const repetition = ({ timer, per_request: calls }) => `${visible(timer)} ${times(calls)} per request`;
+export const repetition = ({ timer, per_request: runs }) => `${visible(timer)} ${times(runs)} per request`;
 
-/** The text and the colour of calls per request: more than 20 are red. */
+/** The text and the colour of runs per request: more than 20 are red. */
 const perRequest = {
 	words: (row) => times(row.per_request).replace('×', ''),
 	level: (row) => (row.repeated ? 'bad' : null),
@@ -34,7 +33,7 @@ function computing({ polls, change }) {
 }
 
 /**
- * The parts of the time per request: in each timer and outside of all, now and before.
+ * The parts of the time per request: in each timer and outside of timers, now and before.
  * @param {string} [noTimers] the sentence for requests without timers
  */
 export function timeGoes(noTimers = NO_TIMERS) {
@@ -46,7 +45,7 @@ export function timeGoes(noTimers = NO_TIMERS) {
 		columns: [
 			{
 				id: 'timer',
-				label: 'Per request',
+				label: 'Timer',
 				className: 'name',
 				value: (row) => row.timer,
 				draw(cell, row) {
@@ -55,7 +54,7 @@ export function timeGoes(noTimers = NO_TIMERS) {
 					cell.firstChild.classList.toggle('muted', row.own === true);
 				},
 			},
-			shareColumn('Share', { title: 'The share of the time of the requests' }),
+			shareColumn('Share', { title: 'The share of the requests’ time' }),
 			numberColumn('time', 'Time', duration),
 			numberColumn('before', 'Before', duration),
 			ratioColumn('change', 'Change', {
@@ -67,8 +66,8 @@ export function timeGoes(noTimers = NO_TIMERS) {
 				words: (row) => (row.errors > 0 ? percent(row.error_share, 1) : ''),
 				level: (row) => (row.failing ? 'bad' : null),
 			}),
-			ratioColumn('per_request', 'Calls', {
-				title: 'Calls per request. More than 20 are marked: usually one query per row of another query',
+			ratioColumn('per_request', 'Runs', {
+				title: 'Runs per request. More than 20 are marked: usually one query per row of another query',
 				...perRequest,
 			}),
 		],
@@ -90,7 +89,7 @@ export function timeGoes(noTimers = NO_TIMERS) {
 			);
 			if (rows.length) {
 				const untimed = { own: true, share: own.untimed_share, change: own.untimed_change };
-				rows.push(row(untimed, 'not in any timer', own.untimed_per_request, then?.untimed_per_request));
+				rows.push(row(untimed, 'outside of timers', own.untimed_per_request, then?.untimed_per_request));
 			}
 			rows.sort((a, b) => b.time - a.time);
 			if (own.queue) {
@@ -105,7 +104,7 @@ export function timeGoes(noTimers = NO_TIMERS) {
 	};
 }
 
-/** The paths that run a timer: the calls per request, and the share of the path's time; or the waits of the paths. */
+/** The paths that run a timer; with `isQueue`, the waits of the paths. */
 export function runBy(isQueue = false) {
 	const table = new Table({
 		name: 'run-by',
@@ -115,15 +114,13 @@ export function runBy(isQueue = false) {
 		figures: ['share_of_timer', 'mean'],
 		columns: [
 			contextColumn(),
-			numberColumn('share_of_timer', isQueue ? 'Of all waits' : 'Share of timer', (part) => percent(part, 1), {
-				title: isQueue
-					? 'The share of the time that all requests wait'
-					: 'The share of the timer’s time that is within this path',
+			numberColumn('share_of_timer', isQueue ? 'Share of waits' : 'Share of timer', (part) => percent(part, 1), {
+				title: isQueue ? 'The path’s share of all waits' : 'The path’s share of the timer’s time',
 			}),
-			numberColumn('count', isQueue ? 'Requests' : 'Calls', count),
-			ratioColumn('per_request', 'Per request', { title: 'Calls per request of the path', ...perRequest }),
+			numberColumn('count', isQueue ? 'Requests' : 'Runs', count),
+			ratioColumn('per_request', 'Per request', { title: 'Runs per request of the path', ...perRequest }),
 			numberColumn('mean', 'Mean', duration, { title: 'The mean of the timer within this path' }),
-			shareColumn('Share of path', { title: 'The share of the path’s time during which it runs' }),
+			shareColumn('Share of path', { title: 'The share of the path’s time during which the timer runs' }),
 		].filter(({ id }) => !isQueue || !['per_request', 'share'].includes(id)),
 	});
 	const [note, polls] = [el('span', 'muted'), el('p', 'polls')];
@@ -131,12 +128,12 @@ export function runBy(isQueue = false) {
 	const node = card('run-by', isQueue ? 'The wait of each path' : 'Run by', { head: [note], parts });
 	return {
 		node,
-		/** The timer's calls, within requests and outside. */
-		draw({ run_by: paths = [], count: calls, ...own }, label) {
+		/** Draws the paths, and how many of the timer's runs are within requests. */
+		draw({ run_by: paths = [], count: runs, ...own }, label) {
 			say(polls, computing({ polls: own.polls, change: own.change }));
 			table.draw(paths, paths.length ? '' : NONE_RUN);
 			const within = paths.reduce((sum, row) => sum + row.count, 0);
-			const part = within < calls ? `${count(within)} of ${plural(calls, 'call')} within requests, ` : '';
+			const part = within < runs ? `${count(within)} of ${plural(runs, 'run')} within requests, ` : '';
 			text(note, paths.length ? `${part}${label}` : '');
 		},
 	};

@@ -12,7 +12,7 @@ attr(said, 'role', 'status');
 /**
  * The URL of a trace.
  * @param {string | null} id
- * @returns {string | null} `null` if there is none, or the id is dots, which a browser reads as a step up in the path
+ * @returns {string | null} `null` without an id or a URL, or if the id is dots, which browsers may read as a folder
  */
 export function traceUrl(id) {
 	if (!config.trace_url || !id || /^\.+$/.test(id)) return null;
@@ -26,7 +26,7 @@ export const copy = async (copied) =>
 		() => copySelected(copied),
 	) ?? copySelected(copied);
 
-/** Copies by a selection, as a page without TLS may not use the clipboard otherwise. */
+/** Copies by a selection: a page without TLS may not use the clipboard otherwise. */
 function copySelected(copied) {
 	const focused = /** @type {HTMLElement} */ (document.activeElement);
 	const field = el('textarea', 'hidden');
@@ -49,7 +49,7 @@ export function drawTrace(cell, id) {
 	const [link, copied] = /** @type {any} */ (cell.children);
 	const url = traceUrl(id);
 	text(link, id ? visible(id) : '–');
-	const missing = 'Builder::keep_trace_ids(true) records it, from traceparent or x-request-id';
+	const missing = 'Builder::keep_trace_ids(true) records it';
 	attr(link, 'title', id ? (url ? 'Open the trace in a new tab' : 'Trace id') : missing);
 	attr(link, 'href', url);
 	attr(link, 'target', url && '_blank');
@@ -66,7 +66,7 @@ function name(node, word) {
 }
 
 function copyButton() {
-	let shown = 0;
+	let timer = 0;
 	const node = button('', async () => {
 		const { traceId } = node;
 		const isCopied = await copy(traceId);
@@ -76,8 +76,8 @@ function copyButton() {
 		name(node, isCopied ? 'Copied' : 'Not copied');
 		if (!said.isConnected) document.body.append(said);
 		said.textContent = isCopied ? 'Copied' : 'Not copied: the id is selected';
-		clearTimeout(shown);
-		shown = setTimeout(() => {
+		clearTimeout(timer);
+		timer = setTimeout(() => {
 			said.textContent = '';
 			if (node.traceId === traceId) name(node, 'Copy');
 		}, SHOWN_FOR);

@@ -9,8 +9,8 @@ import { state } from './state.js';
 import { linkTo } from './table.js';
 
 /**
- * The ongoing changes or, without any, the last one that has ended, in a sentence each. A timer is not compared with
- * its own past: its panel shows the changes that it is a suspect of, each with its path.
+ * The ongoing changes, or else the last ended one, in a sentence each. A timer is not compared with its own past: its
+ * panel shows the changes of which it is a suspect, each with its path.
  */
 export function changePanel(page, { isTimer = false } = {}) {
 	const lines = el('ul', 'verdict');
@@ -19,11 +19,11 @@ export function changePanel(page, { isTimer = false } = {}) {
 	node.dataset.panel = 'change';
 	return {
 		node,
-		/** `failed`: failed requests, newest first, of which one may have the message of an error. */
+		/** `failed`: failed requests, newest first. One of them may have the message of an error. */
 		draw(changes, marks, now, log, failed = []) {
-			const stand = changes.filter((one) => one.stands);
-			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];
-			const shown = stand.length ? stand : last ? [last] : [];
+			const ongoing = changes.filter((one) => one.is_ongoing);
+			const last = changes.filter((one) => !one.is_ongoing).sort((a, b) => b.ended - a.ended)[0];
+			const shown = ongoing.length ? ongoing : last ? [last] : [];
 			const create = () => line(page);
 			sync(lines, shown, 'id', create, (node, one) => {
 				const [label, start, message, figures, certainty, , suspect, links] = node.children;
@@ -33,7 +33,7 @@ export function changePanel(page, { isTimer = false } = {}) {
 				const pages = isOfAll(one) ? ', all pages' : '';
 				text(label, `${path}${firstWords(one)}${pages}${where(one)}`);
 				attr(label, 'data-level', level(one));
-				node.classList.toggle('ended', !one.stands);
+				node.classList.toggle('ended', !one.is_ongoing);
 				const during = `from ${moment(one.since, now)} to ${moment(one.ended, now)}`;
 				text(start, one.ended ? during : since(one, now));
 				const kind = one.error ?? failuresOf(one).error;
@@ -52,7 +52,7 @@ export function changePanel(page, { isTimer = false } = {}) {
 				node.dataset.kind = one.kind;
 			});
 			const mark = marks.find((one) => one.version);
-			const canJudge = log?.judged_until > 0 && log.sight?.compared > 0;
+			const canJudge = log?.judged_until > 0 && log.coverage?.compared > 0;
 			const calmly = isTimer ? 'This timer is not a suspect of any change' : 'Nothing has changed here';
 			const words = canJudge ? `${calmly}, as of ${moment(log.judged_until, now)}` : TOO_EARLY;
 			const deploy = mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : '';
@@ -67,7 +67,7 @@ const failuresOf = ({ suspects }) => suspects.find(({ kind }) => kind === 'failu
 /** 31% fail: db_timeout (timer db:orders); for other changes the headline. */
 function firstWords(one) {
 	const { error, code, timer } = failuresOf(one);
-	if (!one.stands) return `Was ${headline(one)}`;
+	if (!one.is_ongoing) return `Was ${headline(one)}`;
 	const cause = error ?? code;
 	const words = cause ? `: ${visible(cause)}` : '';
 	return `${headline(one).replace('failing', 'fail')}${words}${timer ? ` (timer ${visible(timer)})` : ''}`;
@@ -82,7 +82,7 @@ function line(page) {
 	return Object.assign(node, { form });
 }
 
-/** The instance that a change concerns or suspects, except that of this screen. Several are listed below the change. */
+/** The instance of a change, and single suspected instances; without the instance of this screen. */
 function instancesOf({ instance, suspects: known = [] }) {
 	const named = known.filter((one) => one.kind === 'instance' && one.count === 1).map((one) => one.instances[0]);
 	const all = new Set(instance ? [instance, ...named] : named);

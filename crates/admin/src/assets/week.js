@@ -1,8 +1,8 @@
-// The usual requests of a path at each hour of the week: a table of seven days and 24 hours, coloured by their number.
+// A path's usual requests at each hour of the week: a table of seven days and 24 hours, coloured by requests.
 
 import { card } from './card.js';
 import { attr, el, show, text } from './dom.js';
-import { count, duration, percent, plural, rate } from './format.js';
+import { duration, percent, plural, rate } from './format.js';
 import { state } from './state.js';
 import { Table } from './table.js';
 
@@ -14,7 +14,7 @@ const NONE = 'not recorded';
 const twoDigits = (hour) => String(hour).padStart(2, '0');
 
 export function week() {
-	let known = new Map(); // by the number of the hour in UTC
+	let known = new Map(); // by hour of the week, in UTC
 	let most = 0; // requests per hour
 	let shift = 0; // hours from UTC to the hours shown
 	const at = (day, hour) => known.get((((day * HOURS + hour - shift) % 168) + 168) % 168);
@@ -45,7 +45,7 @@ export function week() {
 	const [readout, note] = [el('p', 'readout muted'), el('span', 'muted')];
 	const node = card('week', 'Usual week', { head: [note], parts: [table.node, readout] });
 	const read = ({ target }) =>
-		text(readout, target.closest('td')?.title || 'Point at an hour, or go from hour to hour with the arrow keys.');
+		text(readout, target.closest('td')?.title || 'Point at an hour, or use the arrow keys.');
 	for (const type of ['pointerover', 'focusin', 'pointerleave']) table.table.addEventListener(type, read);
 	read({ target: node });
 	table.table.addEventListener('keydown', (event) => move(event, table.table));
@@ -62,20 +62,20 @@ export function week() {
 			shift = Math.floor(offset);
 			const zone = `UTC${shift ? `${shift > 0 ? '+' : '−'}${Math.abs(shift)}` : ''}`;
 			const weeks = Math.max(...recorded.map((one) => one.weeks));
-			const rounded = shift === offset ? '' : ', your time zone in whole hours';
-			const words = `requests per hour of ${plural(weeks, 'week')}, recent weeks count most`;
+			const rounded = shift === offset ? '' : ', your time zone rounded down';
+			const words = `mean requests per hour of ${plural(weeks, 'week')}, recent weeks weigh more`;
 			text(note, `${words}; hours of ${zone}${rounded}`);
 			table.draw(DAYS.map((_, day) => ({ day })));
 		},
 	};
 }
 
-/** The figures of an hour other than its requests, in words. */
+/** The figures of an hour in words, without its requests. */
 function figures(one) {
 	if (!one) return NONE;
 	const measured = `${percent(one.errors, one.requests)} errors, mean ${duration(one.mean)}, p95 ${duration(one.p95)}, `;
-	const times = one.requests > 0 ? measured : '';
-	return `${times}${count(one.weeks)}${one.weeks === 255 ? ' or more' : ''} ${one.weeks === 1 ? 'week' : 'weeks'}`;
+	const weeks = plural(one.weeks, `${one.weeks === 255 ? 'or more ' : ''}week`);
+	return `${one.requests > 0 ? measured : ''}recorded in ${weeks}`;
 }
 
 /** Moves the focus from hour to hour. */

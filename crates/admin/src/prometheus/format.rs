@@ -2,7 +2,6 @@
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// The format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// The Prometheus text format 0.0.4.
@@ -97,9 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn scrapers_get_what_they_prefer() {
+    fn scrapers_get_the_format_that_they_prefer() {
         for accept in [
-            // Prometheus 2.42, 2.50 and 3, and without its native histograms.
+            // Prometheus 2.42, 2.50 and 3, without native histograms.
             &[
                 "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                text/plain;version=0.0.4;q=0.5,*/*;q=0.1",

@@ -8,7 +8,7 @@ use tower_pulse_core::targets::PathTarget;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 
-/// The maximum number of values of `code` of a context, including `other`.
+/// A context's maximum number of values of `code`, including `other`.
 const MAX_CODES: usize = 10;
 
 /// The contexts of a kind, in the order of their names.
@@ -82,12 +82,12 @@ impl Text {
         for (context, totals) in rows_of(kind, totals) {
             let (mut below, mut next) = (0u64, 0);
             let buckets = bounds().zip(ends(names.bounds())).map(|(bound, end)| {
-                let places = next..=end;
+                let merged = next..=end;
                 next = end + 1;
-                let counts = totals.buckets[places.clone()].iter();
+                let counts = totals.buckets[merged.clone()].iter();
                 below = counts.fold(below, |sum, n| sum.saturating_add(*n));
                 let exemplars = totals.exemplars.as_ref();
-                (bound, below, exemplars.and_then(|all| all.newest(places)))
+                (bound, below, exemplars.and_then(|all| all.newest(merged)))
             });
             let labels = names.labels(context);
             self.samples(&bucket, &labels, "le", buckets);
@@ -97,8 +97,8 @@ impl Text {
         }
     }
 
-    /// The targets of single contexts, as counters and not as shares, so that a query can compute for any window how
-    /// fast the error budget is used (the burn rate). The counters start at 0, so the first bad request is an increase.
+    /// The targets of single contexts, as counters and not as shares: a query can then compute the burn rate of the
+    /// error budget for any window. The counters start at 0, so the first bad request is an increase.
     fn targets(&mut self, totals: &[Row], targets: &[PathTarget], names: Names) {
         if targets.is_empty() {
             return;
@@ -122,18 +122,18 @@ impl Text {
                 self.sample(name, labels, &value(target, *counts));
             }
         };
-        let help = "Requests to this context that its target counts: successes and errors.";
+        let help = "Requests of this context that count for its target: successes and errors.";
         write("pulse_target_requests_total", help, &|_, (counted, _)| {
             counted as f64
         });
-        let help = "Requests that the target counts, and that were errors or took too long.";
+        let help = "Requests that missed the target: they were errors, or took too long.";
         write("pulse_target_bad_requests_total", help, &|_, (_, bad)| {
             bad as f64
         });
         let help = "The share of requests that should meet the target.";
         write("pulse_target_share", help, &|target, _| target.share);
         let name = "pulse_target_duration_seconds";
-        let help = "The duration that a good request stays below.";
+        let help = "The duration within which a good request ends.";
         write(name, help, &|target, _| target.duration.as_secs_f64());
     }
 }

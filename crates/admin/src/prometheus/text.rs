@@ -5,7 +5,6 @@ use std::fmt::{Display, Write};
 use super::format::Format;
 use tower_pulse_core::recorder::exemplars::Exemplar;
 
-/// The text written so far.
 #[derive(Debug)]
 pub(super) struct Text {
     text: String,
@@ -13,7 +12,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Creates a text without metrics, with room for `bytes`.
+    /// Creates an empty text with room for `bytes`.
     pub(super) fn with_capacity(bytes: usize, format: Format) -> Self {
         let text = String::with_capacity(bytes);
         Self { text, format }

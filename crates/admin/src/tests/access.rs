@@ -1,5 +1,3 @@
-//! Tests of access control.
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
@@ -61,38 +59,27 @@ async fn a_token_is_accepted_as_bearer_or_as_password() {
 }
 
 #[tokio::test]
-async fn a_read_only_token_reads_and_writes_nothing() {
+async fn a_read_only_token_may_read_but_not_write() {
     let access = Access::token("writes").read_only_token("reads\n");
     let accepted = ["Bearer reads", "Bearer writes", &basic("ada", "reads")];
     accepts_only(access.clone(), &accepted, &["Bearer read", "Bearer "]).await;
 
     let router = router_of(access);
-    for (authorization, may_write) in [("Bearer writes", "true"), ("Bearer reads", "false")] {
-        let headers = [
-            ("authorization", authorization),
-            ("content-type", "application/json"),
-        ];
-        let page = ask(&router, "/", &headers).await;
-        assert!(
-            page.body
-                .contains(&format!("&quot;may_write&quot;:{may_write}"))
-        );
-        for (method, uri) in [
-            (Method::POST, "/api/marks"),
-            (Method::POST, "/api/changes"),
-            (Method::DELETE, "/api/marks?id=1"),
-        ] {
-            let answered = ask_by(&router, method, uri, &headers).await;
-            assert_eq!(answered.status == 403, may_write == "false", "{uri}");
-            if may_write == "false" {
-                let error = &answered.json()["error"];
-                assert!(
-                    error
-                        .as_str()
-                        .is_some_and(|error| error.contains("read-only"))
-                );
-            }
-        }
+    for (method, uri) in [
+        (Method::POST, "/api/marks"),
+        (Method::POST, "/api/changes"),
+        (Method::DELETE, "/api/marks?id=1"),
+    ] {
+        let answer = async |token: &str| {
+            let json = ("content-type", "application/json");
+            let headers = [("authorization", token), json];
+            ask_by(&router, method.clone(), uri, &headers).await
+        };
+        assert_ne!(answer("Bearer writes").await.status, 403, "{uri}");
+        let refused = answer("Bearer reads").await;
+        assert_eq!(refused.status, 403, "{uri}");
+        let error = refused.json()["error"].to_string();
+        assert!(error.contains("read-only"), "{error}");
     }
 }
 
@@ -114,16 +101,6 @@ async fn two_authorization_headers_are_refused() {
     let headers = ["Bearer s3cret", "Bearer other"].map(|value| ("authorization", value));
     let router = router_of(Access::token("s3cret"));
     assert_eq!(ask(&router, "/", &headers).await.status, 401);
-}
-
-#[tokio::test]
-async fn a_custom_rule_decides() {
-    let access = Access::custom(|parts| parts.headers.contains_key(AUTHORIZATION));
-    assert_eq!(status(&access, "anything").await, 200);
-    let answered = get(&router_of(access), "/").await;
-    assert_eq!(answered.status, 403);
-    assert_eq!(answered.header("www-authenticate"), "");
-    assert!(answered.json()["error"].is_string());
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +145,7 @@ async fn a_refusal_does_not_reveal_which_paths_exist() {
 }
 
 #[test]
-fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
+fn empty_and_equal_secrets_are_refused_and_no_secret_is_printed() {
     for (access, named) in [
         (Access::token(""), "token"),
         (Access::token(" \t"), "token"),
@@ -202,7 +179,6 @@ fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
     }
 }
 
-/// A build with debug assertions does not warn, because it is for development.
 #[test]
 fn a_weak_secret_causes_a_warning() {
     let logged = |access: Access, has_debug_assertions| {

@@ -5,17 +5,19 @@ use super::*;
 
 #[tokio::test]
 async fn a_file_is_kept_for_ever_only_under_the_current_hash() {
-    let router = bench().router;
+    let router = fixture().router;
     let current = format!("/assets/{}/app.js", *HASH);
-    let others = [
-        "/assets/app.js".to_owned(),
-        "/assets/app.js?v=0.1.0".to_owned(),
-        // The hash of another version behind the same load balancer.
-        format!("/assets/{}/app.js", "0123456789abcdef".repeat(2)),
-    ];
     let kept = get(&router, &current).await;
     assert_eq!(kept.header("cache-control"), FOR_EVER);
-    for other in others {
+    let content_type = "text/javascript; charset=utf-8";
+    assert_eq!(kept.header("content-type"), content_type);
+    // The last URL has the hash of another version, which is behind the same load balancer.
+    for other in [
+        "app.js",
+        "app.js?v=0.1.0",
+        "0123456789abcdef0123456789abcdef/app.js",
+    ] {
+        let other = format!("/assets/{other}");
         let answered = get(&router, &other).await;
         assert_eq!(answered.status, 200, "{other}");
         assert_eq!(answered.header("cache-control"), "no-cache", "{other}");
@@ -25,17 +27,6 @@ async fn a_file_is_kept_for_ever_only_under_the_current_hash() {
         assert_eq!(again.status, 304, "{other}");
         assert_eq!(again.header("cache-control"), "no-cache", "{other}");
     }
-    for unknown in [
-        "",
-        "none.js",
-        "index.html",
-        "app.js/",
-        "app.js/app.js",
-        "../app.js",
-    ] {
-        error(&router, &format!("/assets/{}/{unknown}", *HASH), 404).await;
-    }
-    error(&router, "/assets/0.1.0/app.js", 404).await;
     // Browsers do not cache the dashboard's HTML, so they see its new URLs at once.
     let page = get(&router, "/").await;
     assert_eq!(page.header("cache-control"), "no-store");
@@ -44,7 +35,7 @@ async fn a_file_is_kept_for_ever_only_under_the_current_hash() {
 
 #[tokio::test]
 async fn files_are_compressed() {
-    let router = bench().router;
+    let router = fixture().router;
     let uri = format!("/assets/{}/app.css", *HASH);
     let full = get(&router, &uri).await;
     assert_eq!(full.header("content-encoding"), "gzip");

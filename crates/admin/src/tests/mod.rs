@@ -9,9 +9,6 @@ mod mount;
 mod openmetrics;
 #[cfg(feature = "prometheus")]
 mod prometheus;
-// The tests count the store's reads, including those of rankings.
-#[cfg(feature = "rankings")]
-mod reading;
 mod screen;
 mod store;
 
@@ -48,15 +45,13 @@ use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::snapshot::Problem;
 
-/// A router over a canned store, with handles to its clock and its data.
 pub(super) struct Fixture {
     pub(super) router: Router,
     pub(super) store: Arc<Canned>,
     pub(super) manual_clock: ManualClock,
 }
 
-/// A fixture with the health of an instance.
-pub(super) fn bench() -> Fixture {
+pub(super) fn fixture() -> Fixture {
     let (clock, manual_clock) = Clock::manual(NOW);
     let store = Arc::new(Canned::default());
     let source = source_with(store.clone(), clock, Targets::default(), health);
@@ -67,12 +62,10 @@ pub(super) fn bench() -> Fixture {
     }
 }
 
-/// The source of an instance with a canned store.
 pub(super) fn source() -> Source {
     source_of(Targets::default(), health)
 }
 
-/// Like [`source`], with these targets and the health of this process.
 pub(super) fn source_of(targets: Targets, health: fn() -> Health) -> Source {
     let store = Arc::new(Canned::default());
     source_with(store, Clock::manual(NOW).0, targets, health)
@@ -100,7 +93,6 @@ fn source_with(
     }
 }
 
-/// The canned state of this process.
 struct CannedProcess(fn() -> Health);
 
 impl Process for CannedProcess {
@@ -127,7 +119,6 @@ impl Process for CannedProcess {
     }
 }
 
-/// A handle of an instance with a store of its own.
 fn handle() -> Handle {
     let clock = Clock::manual(NOW).0;
     let store = Arc::new(MemoryStore::new(Precisions::default(), clock.clone()));
@@ -232,10 +223,10 @@ fn counters() -> HashMap<Arc<str>, i64> {
     counters.map(|(name, total)| (name.into(), total)).collect()
 }
 
-/// The caching of a file whose URL has the hash of its content.
+/// The `cache-control` of a file whose URL has the hash of its content.
 pub(super) const FOR_EVER: &str = "private, immutable, max-age=31536000";
 
-/// A response. Receiving it checks the headers that every response must have.
+/// A response. [`send`] checks the headers that every response must have.
 pub(super) struct Answered {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -301,19 +292,16 @@ pub(super) async fn get(router: &Router, uri: &str) -> Answered {
     send(router, request(uri)).await
 }
 
-/// Sends a request of another method than GET.
 pub(super) async fn call(router: &Router, method: Method, uri: &str) -> Answered {
     let mut request = request(uri);
     *request.method_mut() = method;
     send(router, request).await
 }
 
-/// Sends a GET with headers.
 pub(super) async fn ask(router: &Router, uri: &str, headers: &[(&'static str, &str)]) -> Answered {
     ask_by(router, Method::GET, uri, headers).await
 }
 
-/// Sends a request with headers.
 pub(super) async fn ask_by(
     router: &Router,
     method: Method,

@@ -12,9 +12,9 @@ use tower_pulse_model::aggregate::Aggregate;
 
 #[tokio::test]
 async fn without_the_store_the_fleet_is_left_out() {
-    let bench = bench();
-    bench.store.set(FaultMode::Failing);
-    let answered = get(&bench.router, "/metrics").await;
+    let fixture = fixture();
+    fixture.store.set(FaultMode::Failing);
+    let answered = get(&fixture.router, "/metrics").await;
     assert_eq!(answered.status, 200);
     let text = answered.body;
     assert!(text.contains("\npulse_store_up 0\n"), "{text}");
@@ -23,9 +23,9 @@ async fn without_the_store_the_fleet_is_left_out() {
 }
 
 /// The indexes in `Totals::buckets` at which the buckets of this crate's histogram end.
-const PLACES_OF_PULSE: [usize; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17];
+const PULSE_ENDS: [usize; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17];
 
-/// Rows of every kind and outcome, with names that need an escape anywhere and with numbers of every length.
+/// Rows of every kind and outcome. Names need escapes at any position, and numbers have any length.
 fn various_totals() -> Vec<(Arc<str>, Totals)> {
     let names = [
         (Kind::Http, "POST /z"),
@@ -51,7 +51,7 @@ fn various_totals() -> Vec<(Arc<str>, Totals)> {
             }
         }
         totals.outcomes.errors = at as u64;
-        // More codes than have lines, and more than the totals have.
+        // The first row has more codes than `Totals` keeps, and than the text lists.
         let codes = [503, 200, 404].into_iter().chain(410..426);
         for code in codes.take([19, 2, 10].get(at).copied().unwrap_or(0)) {
             let mut aggregate = Aggregate::default();
@@ -59,8 +59,8 @@ fn various_totals() -> Vec<(Arc<str>, Totals)> {
             totals.add(&aggregate);
         }
         totals.nanos = 1_234_567_891u128.pow(at as u32 % 4) / 3;
-        for (number, place) in PLACES_OF_PULSE.into_iter().enumerate() {
-            totals.buckets[place] = 10u64.pow((number % 4) as u32) * at as u64;
+        for (number, end) in PULSE_ENDS.into_iter().enumerate() {
+            totals.buckets[end] = 10u64.pow((number % 4) as u32) * at as u64;
         }
         if at == 3 {
             totals.buckets[2] = u64::MAX;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::store::FaultMode;
 use super::*;
 
-/// The URL with these questions, encoded as a browser does.
+/// The URL with these questions, each byte escaped.
 fn screen(asks: &[&str]) -> String {
     let encoded = |byte| format!("%{byte:02X}");
     let encoded = |ask: &str| -> String { ask.bytes().map(encoded).collect() };
@@ -15,7 +15,6 @@ fn screen(asks: &[&str]) -> String {
     format!("/api/screen?{}", asks.collect::<Vec<_>>().join("&"))
 }
 
-/// The statuses of the answers to three questions.
 fn statuses(answer: &Value) -> [Value; 3] {
     [0, 1, 2].map(|at| answer["answers"][at]["status"].clone())
 }
@@ -43,8 +42,8 @@ const ASKS: [&str; 16] = [
 
 #[cfg(feature = "rankings")]
 #[tokio::test]
-async fn each_answer_is_that_of_its_endpoint() {
-    let router = bench().router;
+async fn each_answer_equals_that_of_its_endpoint() {
+    let router = fixture().router;
     let screen = json(&router, &screen(&ASKS)).await;
     let answers = screen["answers"].as_array().expect("answers");
     assert_eq!(answers.len(), ASKS.len());
@@ -72,8 +71,8 @@ async fn each_answer_is_that_of_its_endpoint() {
 }
 
 #[tokio::test]
-async fn invalid_questions_are_refused_in_their_places() {
-    let router = bench().router;
+async fn an_invalid_question_does_not_affect_the_others() {
+    let router = fixture().router;
     for (ask, status, parameter) in [
         ("screen", 400, json!("ask")),
         ("screen?ask=health", 400, json!("ask")),
@@ -107,46 +106,62 @@ async fn invalid_questions_are_refused_in_their_places() {
 
 #[tokio::test]
 async fn an_unchanged_screen_is_not_sent_again() {
-    let bench = bench();
+    let fixture = fixture();
     let uri = screen(&["slowest", "paths?window=last_hour", "path?context=nobody"]);
-    let first = get(&bench.router, &uri).await;
+    let first = get(&fixture.router, &uri).await;
     let etag = first.header("etag").to_owned();
-    let ask = async |uri: &str| super::ask(&bench.router, uri, &[("if-none-match", &etag)]).await;
-    bench.manual_clock.advance(Duration::from_secs(2));
-    let later = get(&bench.router, &uri).await;
+    let ask = async |uri: &str| super::ask(&fixture.router, uri, &[("if-none-match", &etag)]).await;
+    fixture.manual_clock.advance(Duration::from_secs(2));
+    let later = get(&fixture.router, &uri).await;
     assert_ne!(first.json()["as_of"], later.json()["as_of"]);
     let again = ask(&uri).await;
     assert_eq!((again.status.as_u16(), again.length), (304, 0));
     assert_eq!(again.header("etag"), etag);
-    // The same questions in another order are another answer.
+    // The same questions in another order have another answer.
     let other = screen(&["paths?window=last_hour", "slowest", "path?context=nobody"]);
     assert_eq!(ask(&other).await.status, 200);
-    bench.store.set(FaultMode::Failing);
-    bench.manual_clock.advance(Duration::from_secs(2));
+    fixture.store.set(FaultMode::Failing);
+    fixture.manual_clock.advance(Duration::from_secs(2));
     assert_eq!(ask(&uri).await.status, 200);
 }
 
 #[tokio::test]
 async fn each_answer_says_that_the_store_is_away() {
-    let bench = bench();
-    bench.store.set(FaultMode::Failing);
-    let answer = json(&bench.router, &screen(&["overview", "health", "paths"])).await;
-    assert_eq!(statuses(&answer), [503, 200, 503]);
-    let answer = json(&bench.router, &screen(&["overview", "paths"])).await;
+    let fixture = fixture();
+    fixture.store.set(FaultMode::Failing);
+    // An invalid question is refused without a read of the store.
+    let uri = screen(&["overview", "health", "paths?limit=1001"]);
+    let answer = json(&fixture.router, &uri).await;
+    assert_eq!(statuses(&answer), [503, 200, 400]);
+    let answer = json(&fixture.router, &screen(&["overview", "paths"])).await;
     assert_eq!(answer["as_of"], Value::Null);
-    bench.store.set(FaultMode::Fine);
-    bench.manual_clock.advance(Duration::from_secs(1));
-    let answer = json(&bench.router, &screen(&["overview"])).await;
+    fixture.store.set(FaultMode::Fine);
+    fixture.manual_clock.advance(Duration::from_secs(1));
+    let answer = json(&fixture.router, &screen(&["overview"])).await;
     assert_eq!(answer["answers"][0]["status"], 200);
     assert_eq!(answer["as_of"], NOW);
 }
 
+/// The questions wait for the store at the same time.
 #[tokio::test]
-async fn a_screen_of_equal_questions_reads_the_store_as_often_as_one_question() {
-    let bench = bench();
-    json(&bench.router, &screen(&["overview"; 16])).await;
-    let asked = bench.store.asked();
-    let other = super::bench();
-    json(&other.router, "/api/overview").await;
-    assert_eq!(asked, other.store.asked());
+async fn a_screen_waits_two_seconds_for_a_store_that_hangs() {
+    let fixture = fixture();
+    fixture.store.set(FaultMode::Hanging);
+    let uri = screen(&["slowest", "health", "counters"]);
+    let router = fixture.router.clone();
+    let asking = tokio::spawn(async move { json(&router, &uri).await });
+    let settle = async || {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+    };
+    for millis in [1_999, 1] {
+        settle().await;
+        assert!(!asking.is_finished());
+        fixture.manual_clock.advance(Duration::from_millis(millis));
+    }
+    settle().await;
+    assert!(asking.is_finished());
+    let answer = asking.await.expect("no panic");
+    assert_eq!(statuses(&answer), [503, 200, 503]);
 }

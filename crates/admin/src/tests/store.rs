@@ -1,7 +1,6 @@
-//! A store with canned data, which can also fail or hang, and which counts its calls.
+//! A store with canned data, which can also fail or hang.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use tower_pulse_core::clock::Clock;
@@ -11,9 +10,8 @@ use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
     Append, Appended, AppendedCall, BookStatistics, Cleaned, CounterQuery, CounterSeries,
-    FencedBatch, Fleet, Generation, Heartbeat, InstanceReports, PackedRecords, Pass, Query,
-    Readable, RecordIndex, RecordQuery, SlowRequestQuery, Store, StoreStatus, Upkeep,
-    VersionRecords,
+    FencedBatch, Fleet, Generation, Heartbeat, PackedRecords, Pass, Query, Readable, RecordIndex,
+    Store, StoreStatus, Upkeep,
 };
 #[cfg(feature = "rankings")]
 use tower_pulse_core::store::{RankingPage, RankingQuery};
@@ -26,9 +24,8 @@ use tower_pulse_model::pack;
 #[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::recorded::RecordedTime;
-use tower_pulse_model::records::{Record, RecordId, SliceSums};
+use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::slice::{Precisions, SliceCount, hour_of};
-use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::slowest::RankedContext;
 use tower_pulse_model::snapshot::{
     AliveInstance, ContextSnapshot, FleetSnapshot, HourSnapshot, Problem,
@@ -46,20 +43,19 @@ pub(crate) enum FaultMode {
     #[default]
     Fine,
     Failing,
-    #[cfg_attr(not(feature = "rankings"), allow(dead_code))]
     Hanging,
 }
 
-/// The text of all failures.
 const REFUSED: &str = "redis://cache:6379: connection refused";
 
 #[derive(Default)]
 pub(crate) struct Canned {
     fault: Mutex<FaultMode>,
-    asked: AtomicUsize,
 }
 
-/// An instance that was alive ten seconds ago.
+static EMPTY: LazyLock<MemoryStore> =
+    LazyLock::new(|| MemoryStore::new(Precisions::default(), Clock::system()));
+
 fn alive(instance: &str) -> AliveInstance {
     AliveInstance {
         instance: instance.into(),
@@ -72,7 +68,7 @@ fn alive(instance: &str) -> AliveInstance {
     }
 }
 
-/// The sums of eight requests of these milliseconds, two of which failed.
+/// The sums of eight requests, two of which failed.
 fn sums() -> Aggregate {
     let mut sums = Aggregate::default();
     let millis = [1, 1, 1, 1, 1, 900, 1_100, 700];
@@ -94,14 +90,8 @@ impl Canned {
         *self.fault.lock().expect("no panic") = fault;
     }
 
-    /// The number of calls of any method.
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-
     fn answer<'a, T: Send + 'a>(&'a self, value: T) -> StoreFuture<'a, T> {
         Box::pin(async move {
-            self.asked.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
             let fault = *self.fault.lock().expect("no panic");
             match fault {
@@ -120,8 +110,6 @@ impl Store for Canned {
     }
 
     fn journal(&self) -> &dyn tower_pulse_core::store::journal::Journal {
-        static EMPTY: LazyLock<MemoryStore> =
-            LazyLock::new(|| MemoryStore::new(Precisions::default(), Clock::system()));
         &*EMPTY
     }
 
@@ -154,7 +142,7 @@ impl Append for Canned {
 
 impl Query for Canned {
     fn tables(&self) -> &dyn TableReader {
-        unreachable!("each query has an answer of its own")
+        EMPTY.query().tables()
     }
 
     fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot> {
@@ -210,10 +198,6 @@ impl Query for Canned {
         self.answer(vec!["logins".into(), "sales".into()])
     }
 
-    fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<Vec<SliceSums>>> {
-        self.answer(vec![Vec::new(); query.contexts.len()])
-    }
-
     fn record_index(&self, _: i64) -> StoreFuture<'_, RecordIndex> {
         self.answer(RecordIndex {
             contexts: vec![ContextId::new(Kind::Http, "GET /ping")],
@@ -244,18 +228,6 @@ impl Query for Canned {
         self.answer(vec![RankedContext::new("GET /reports/{day}", 1.0)])
     }
 
-    fn slow_requests<'a>(&'a self, _: &'a SlowRequestQuery) -> StoreFuture<'a, Vec<SlowRequests>> {
-        self.answer(Vec::new())
-    }
-
-    fn minute_reports<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<InstanceReports>> {
-        self.answer(vec![Vec::new(); minutes.len()])
-    }
-
-    fn version_records<'a>(&'a self, _: &'a [i64]) -> StoreFuture<'a, Vec<VersionRecords>> {
-        self.answer(Vec::new())
-    }
-
     #[cfg(feature = "rankings")]
     fn rankings(&self) -> StoreFuture<'_, Vec<String>> {
         self.answer(vec!["posts".to_owned(), "searches".to_owned()])
@@ -276,7 +248,7 @@ impl Query for Canned {
 
 impl Upkeep for Canned {
     fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus> {
-        // This call is not counted and never fails, because the tests are about the calls after it.
+        // This call never fails, because the tests are about the calls after it.
         Box::pin(std::future::ready(Ok(StoreStatus {
             as_of: now - 1,
             created: Some(NOW - 1_000_000),

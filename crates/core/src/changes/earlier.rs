@@ -25,14 +25,13 @@ pub(super) async fn compare(
     if matches!(change.kind, ChangeKind::Instance | ChangeKind::NewError) {
         return Ok(());
     }
-    let [_, half_hours, quarters] = TIERS;
+    let [_, half_hours, six_hours] = TIERS;
     change.yesterday = earlier(store, change, (end, DAY), half_hours, recorded).await?;
-    change.week_ago = earlier(store, change, (end, 7 * DAY), quarters, recorded).await?;
+    change.week_ago = earlier(store, change, (end, 7 * DAY), six_hours, recorded).await?;
     Ok(())
 }
 
-/// The figure of a change at the moment `ago` seconds before `end`, from the slice of a tier that contains the minute
-/// before that moment.
+/// The figure of a change in a slice of `tier`. The slice contains the minute that ended `ago` seconds before `end`.
 async fn earlier(
     store: &dyn Store,
     change: &Change,
@@ -64,10 +63,10 @@ async fn earlier(
             (failed(change.kind, &sums) as f64 / requests as f64, 0.0)
         }
         ChangeKind::Surging | ChangeKind::Silent => {
-            // `recorded` may begin within the slice, at the store's first sample. Some requests may be from before the
-            // store was created, so the slice counts as recorded from its start, except for its gaps.
+            // `recorded` may begin within the slice, but the slice may have older requests. So the slice counts as
+            // recorded from its start, except for gaps.
             let seconds = recorded
-                .from(start)
+                .extended_to(start)
                 .seconds(start, start + i64::from(width));
             (requests as f64 * MINUTE as f64 / seconds.max(1) as f64, 0.0)
         }
@@ -86,7 +85,7 @@ async fn earlier(
     Ok(Some(Earlier::new(value, change.now, error, requests)))
 }
 
-/// The mean of the slowest tenth, in seconds, with each duration taken as the middle of its bucket.
+/// The mean of the slowest tenth, in seconds. Each duration counts as the middle of its bucket.
 fn mean_of_slowest_tenth(histogram: &Histogram) -> Option<f64> {
     let tenth = histogram.count() as f64 / 10.0;
     let (mut sum, mut remaining) = (0.0, tenth);
@@ -104,12 +103,13 @@ mod tests {
 
     #[test]
     fn the_slowest_tenth_may_include_a_part_of_a_bucket() {
-        let histogram = Histogram::new(0, [(0, 80), (1, 15), (2, 5)]);
-        let mean = mean_of_slowest_tenth(&histogram).expect("it is not empty");
-        assert!((mean - 4.5e-6).abs() < 1e-12, "{mean}");
-        let alike = Histogram::new(0, [(3, 7)]);
-        let mean = mean_of_slowest_tenth(&alike).expect("it is not empty");
-        assert!((mean - 12e-6).abs() < 1e-12, "{mean}");
+        for (histogram, expected) in [
+            (Histogram::new(0, [(0, 80), (1, 15), (2, 5)]), 4.5e-6),
+            (Histogram::new(0, [(3, 7)]), 12e-6),
+        ] {
+            let mean = mean_of_slowest_tenth(&histogram).expect("it is not empty");
+            assert!((mean - expected).abs() < 1e-12, "{mean}");
+        }
         assert_eq!(mean_of_slowest_tenth(&Histogram::default()), None);
     }
 }

@@ -27,7 +27,7 @@ const STEP_BYTES: usize = 256 * 1024;
 /// The fields of a judgement in the store.
 pub struct JudgementFields {
     stored: StoredJudged,
-    /// The highest number in the name of any field.
+    /// The highest number of a judgement or a field.
     number: u64,
     /// The fields of the changes, without their values.
     changes: NumberedFields,
@@ -38,7 +38,7 @@ pub struct JudgementFields {
 
 /// The results of a judgement.
 pub struct Findings<'a> {
-    /// The judgement. Its revision and number are set when it is written.
+    /// The judgement. [`JudgementFields::next`] sets its revision and number.
     pub judged: LastJudgement,
     /// The packed parts of the detector's state.
     pub parts: Vec<Field>,
@@ -51,7 +51,7 @@ pub struct Findings<'a> {
 }
 
 impl JudgementFields {
-    /// Reads the fields of the last judgement. Also returns the detector's state, the kinds of errors and the changes.
+    /// Decodes the last judgement. Returns its fields, the detector's state, the kinds of errors and the changes.
     pub fn new(judgement: Judgement) -> (Self, DetectorState, KnownErrors, Vec<Change>) {
         let Judgement {
             mut stored,
@@ -85,7 +85,7 @@ impl JudgementFields {
         &self.stored.judged
     }
 
-    /// Whether these are the fields of this judgement.
+    /// Whether these are the fields of the judgement `stored`.
     pub fn are_of(&self, stored: &StoredJudged) -> bool {
         self.stored.value == stored.value
     }
@@ -99,7 +99,7 @@ impl JudgementFields {
         let (number, mut set, mut removals) = (self.number, Vec::new(), Vec::new());
         let obsolete = self.detector.obsolete.drain(..);
         removals.extend(obsolete.map(|field| (Table::Detector, field)));
-        // Only the parts of the detector's state that differ are written.
+        // Only changed parts of the detector's state are written.
         let mut parts = std::mem::take(&mut self.detector.by_name);
         for (name, part) in findings.parts {
             let field = match parts.remove(&name) {
@@ -156,13 +156,13 @@ impl JudgementFields {
         let gone = errors.into_iter().map(|(kind, _)| (Table::Errors, kind));
         removals.extend(gone);
         for (table, field) in removals {
-            step.writes_of(table).removed.push(field);
+            step.writes_to(table).removed.push(field);
         }
         let value = pack(&judged);
         step.set(Table::Judgement, (JUDGED.to_vec(), value.clone()));
         // All tables get the same time to live, even tables that do not change.
         for table in [Table::Changes, Table::Detector, Table::Errors] {
-            step.writes_of(table);
+            step.writes_to(table);
         }
         steps.push(step.writes);
         self.stored = StoredJudged {
@@ -189,18 +189,18 @@ struct Step {
 }
 
 impl Step {
-    fn writes_of(&mut self, table: Table) -> &mut FieldWrites {
-        let place = self.writes.iter().position(|writes| writes.table == table);
-        let place = place.unwrap_or_else(|| {
+    fn writes_to(&mut self, table: Table) -> &mut FieldWrites {
+        let index = self.writes.iter().position(|writes| writes.table == table);
+        let index = index.unwrap_or_else(|| {
             self.writes
                 .push(FieldWrites::new(table, Some(JUDGEMENT_TTL)));
             self.writes.len() - 1
         });
-        &mut self.writes[place]
+        &mut self.writes[index]
     }
 
     fn set(&mut self, table: Table, field: Field) {
         self.bytes += size(&field);
-        self.writes_of(table).set.push(field);
+        self.writes_to(table).set.push(field);
     }
 }

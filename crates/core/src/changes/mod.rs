@@ -5,9 +5,9 @@
 //! [detector](tower_pulse_detect::detector) judge them, and prepares the write. `judgement_fields` has the stored
 //! fields of a judgement. `suspects` and `earlier` add the likely causes and earlier figures.
 //!
-//! A judgement is written between two rounds of folding, and takes effect only if the store still has the judgement
-//! that it continues ([`store::conditional_write`](crate::store::conditional_write)). So two instances may judge the
-//! same minute without harm: only the callbacks of the instance whose write took effect are called.
+//! A judgement is written between two rounds of folding, and takes effect only if the store still has the preceding
+//! judgement ([`store::conditional_write`](crate::store::conditional_write)). So two instances may judge the same
+//! minute without harm: only the callbacks of the instance whose write took effect are called.
 
 mod earlier;
 mod judgement_fields;
@@ -47,8 +47,8 @@ pub struct Judge {
     folder: Arc<Folder>,
     /// Knows which samples of this instance may not be in the store yet.
     recorder: Arc<Recorder>,
-    /// The session is taken out while it judges a minute. If the future is dropped meanwhile, the slot stays empty, and
-    /// the next call resumes from the store.
+    /// `None` while the session judges a minute. If the future of [`judge`](Self::judge) is dropped meanwhile, `None`
+    /// stays, and the next call resumes from the store.
     session: tokio::sync::Mutex<Option<Session>>,
     callbacks: Callbacks<Change>,
     /// The revision of a judgement in the far future, and when this instance first saw it, in Unix seconds.
@@ -87,7 +87,7 @@ impl Judge {
         }
     }
 
-    /// Adds a function that is called with each change when this instance finds its beginning or end.
+    /// Adds a function that is called with a change when this instance finds that the change has begun or ended.
     pub fn on_change(&self, callback: Callback<Change>) {
         self.callbacks.add(callback);
     }
@@ -97,26 +97,24 @@ impl Judge {
         lock(&self.status).clone()
     }
 
-    /// Judges all minutes that end at `until` or earlier, in Unix seconds, if their samples can be read. Does not judge
-    /// while another instance folds, unless `by_hand` is set, which ends the lease of that instance. Returns the number
-    /// of minutes that this instance has judged.
+    /// Judges all minutes that end by `until`, in Unix seconds, if their samples can be read. While another instance
+    /// folds, judges only if `is_by_hand` is set, and ends the lease of that instance. Returns the number of minutes
+    /// that this instance has judged.
     ///
     /// Cancel safe: the next call resumes from the store.
     #[inline(never)]
-    pub fn judge(&self, until: i64, by_hand: bool) -> StoreFuture<'_, usize> {
-        Box::pin(async move { self.note(self.judge_minutes(until, by_hand).await) })
+    pub fn judge(&self, until: i64, is_by_hand: bool) -> StoreFuture<'_, usize> {
+        Box::pin(async move { self.note(self.judge_minutes(until, is_by_hand).await) })
     }
 
-    /// Notes the result of an attempt.
     fn note<T>(&self, result: Result<T>) -> Result<T> {
         lock(&self.status).last_error = result.as_ref().err().map(ToString::to_string);
         result
     }
 
-    async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize> {
+    async fn judge_minutes(&self, until: i64, is_by_hand: bool) -> Result<usize> {
         let journal = self.store.journal();
-        // `unsent_since` is read first: a sample that is no longer unsent at this point is included in the status that
-        // is read next.
+        // `unsent_since` is read before the status. So the status includes each sample that has been sent by now.
         let unsent_since = self.recorder.drain.unsent_since().unwrap_or(i64::MAX);
         let status = self.store.upkeep().status(self.clock.now_seconds());
         let readable = status.await?.as_of;
@@ -131,9 +129,10 @@ impl Judge {
                 let error = StoreError::new(StoreErrorKind::Unexpected, message.to_owned());
                 return Err(error);
             }
-            self.remember(last.judged.until, last.judged.sight);
+            self.remember(last.judged.until, last.judged.coverage);
             if last.judged.until >= end && !self.is_of_a_wrong_clock(&last.judged) {
-                // Only the instance that judges needs a session. In other instances, its history would waste memory.
+                // Only the instance that judges needs a session. In other instances, the history in a session would
+                // waste memory.
                 if slot.as_ref().is_some_and(|s| !s.is_after(&last)) {
                     *slot = None;
                 }
@@ -141,7 +140,7 @@ impl Judge {
             }
             let now = self.clock.now_seconds();
             let session = slot.take().filter(|s| s.is_after(&last));
-            let session = session.filter(|s| s.goes_on_to(end));
+            let session = session.filter(|s| s.can_continue_to(end));
             let session = match session {
                 Some(session) => session,
                 None => {
@@ -154,7 +153,7 @@ impl Judge {
                 }
             };
             let (session, write, events) = session.judge(&*self.store, end, now).await?;
-            let written = match by_hand {
+            let written = match is_by_hand {
                 true => boxed(self.folder.write_by_hand(&write)).await?,
                 false => self.folder.write(&write).await?,
             };
@@ -173,9 +172,8 @@ impl Judge {
         }
     }
 
-    /// Whether the last judgement was made under a clock that was far ahead, and is to be replaced: its revision has
-    /// not changed for some minutes. If only the clock of this instance is wrong, other instances judge meanwhile, and
-    /// the revision changes.
+    /// Whether the last judgement is far in the future, and its revision has not changed for some minutes. If only the
+    /// clock of this instance is wrong, other instances judge meanwhile, and the revision changes.
     fn is_of_a_wrong_clock(&self, last: &LastJudgement) -> bool {
         let now = self.clock.now_seconds();
         let mut ahead = lock(&self.ahead);

@@ -25,10 +25,11 @@ use tower_pulse_model::timer_sums::QUEUE;
 /// arrives.
 const SUSPECTS_FOR: i64 = 15;
 
-/// The most changes of a minute whose suspects are looked for. The search for each change reads records.
+/// The most verdicts of a minute that are compared with profiles, and the most changes whose suspects are looked for,
+/// because both read from the store.
 const MAX_EXAMINED: usize = 20;
 
-/// A kind of error is new only if at least a day of the last week was recorded.
+/// One day. A kind of error is new only if at least a day of the last week was recorded.
 const DAY: i64 = 86_400;
 
 /// A last judgement that is ahead of the clock by more than this many seconds was made under a wrong clock.
@@ -65,7 +66,6 @@ pub(super) struct JudgedScope {
     pub has_queue: bool,
 }
 
-/// The records of some contexts.
 type ContextRecords = Vec<(RecordId, Aggregate)>;
 
 /// The samples of a minute.
@@ -76,7 +76,6 @@ struct MinuteRecords {
 }
 
 impl MinuteRecords {
-    /// Reads the records of some contexts in a minute.
     async fn read(
         store: &dyn Store,
         start: i64,
@@ -136,7 +135,7 @@ impl Session {
         let mut session = Self {
             until: until.max(end - RECALLED_MINUTES * MINUTE),
             detector: Detector::new(detector.unwrap_or_default()),
-            coverage: judged.sight,
+            coverage: judged.coverage,
             errors,
             fields,
             log: Log::new(changes),
@@ -158,14 +157,14 @@ impl Session {
         Ok(session)
     }
 
-    /// Whether this session continues from this judgement.
+    /// Whether this session continues from the judgement `stored`.
     pub(super) fn is_after(&self, stored: &StoredJudged) -> bool {
         self.fields.are_of(stored)
     }
 
     /// Whether this session can judge the next minutes up to `end`. If the session is more than [`RECALLED_MINUTES`]
     /// behind, a new session judges only the last minutes before `end`.
-    pub(super) fn goes_on_to(&self, end: i64) -> bool {
+    pub(super) fn can_continue_to(&self, end: i64) -> bool {
         (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
     }
 
@@ -179,7 +178,7 @@ impl Session {
             let result = run(&mut detector);
             (detector, result)
         });
-        // Joining fails if the runtime ends. After a panic of the detector, the next session reads the history again.
+        // Joining fails if the runtime ends or the detector panics. The next session then reads the history again.
         let (detector, result) = ran.await.map_err(|error| {
             let error = format!("the detector has ended: {error}");
             StoreError::new(StoreErrorKind::Unexpected, error)
@@ -202,8 +201,8 @@ impl Session {
         Ok(())
     }
 
-    /// Removes contexts for which there is no room, and returns their number. Contexts that were judged before are
-    /// kept, because a removed context would seem silent.
+    /// Removes the records of contexts beyond `max_contexts`, and returns their number. Contexts that were judged
+    /// before are kept, because a removed context would seem silent.
     fn admit(&mut self, minute: &mut MinuteRecords) -> usize {
         let start = minute.start;
         self.admitted
@@ -222,7 +221,7 @@ impl Session {
         count - minute.contexts.len()
     }
 
-    /// The name of the context of a verdict.
+    /// The name of a verdict's context.
     fn name(&self, id: RecordId) -> Option<Arc<str>> {
         let all = ContextId::all();
         if id == RecordId::new(all.kind, &all.name) {
@@ -235,8 +234,8 @@ impl Session {
         })
     }
 
-    /// Judges the next minute, but no minute that ends after `end`. Returns the session after that minute, the write of
-    /// the judgement, and the changes that began or ended. The session is valid once the judgement is written.
+    /// Judges the next minute, which ends by `end`. Returns the session after that minute, the write of the judgement,
+    /// and the changes that began or ended. The session is valid once the judgement is written.
     pub(super) async fn judge(
         mut self,
         store: &dyn Store,
@@ -260,15 +259,16 @@ impl Session {
             })
             .await?;
         session.errors = errors;
-        let (mut named, mut asked) = (Vec::new(), 0);
+        let (mut named, mut compared) = (Vec::new(), 0);
         for verdict in verdicts {
             let Some(context) = session.name(verdict.context) else {
                 continue;
             };
             // New verdicts that are usual at this hour of the week are left out.
-            let is_asked = asked < MAX_EXAMINED && !session.log.has_ongoing(&context, &verdict);
-            asked += usize::from(is_asked);
-            if !is_asked || !usual::is_usual(store.journal(), &verdict, minute_end).await? {
+            let is_compared =
+                compared < MAX_EXAMINED && !session.log.has_ongoing(&context, &verdict);
+            compared += usize::from(is_compared);
+            if !is_compared || !usual::is_usual(store.journal(), &verdict, minute_end).await? {
                 named.push((context, verdict));
             }
         }
@@ -289,7 +289,7 @@ impl Session {
         let write = session.fields.next(Findings {
             judged: LastJudgement {
                 until: minute_end,
-                sight: coverage,
+                coverage,
                 watched: (watched.into_iter())
                     .filter_map(|(id, watched)| Some((session.name(id)?, watched)))
                     .collect(),

@@ -28,10 +28,10 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 
 /// Sets the suspects of an ongoing change at `end`, most likely first.
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
-    // Only a change of a page has suspects among the instances and timers of that page. A change of one instance, of
-    // all pages, or of the queue in front of the service has no such suspects. A new kind of error names its cause.
-    let without_page = [ChangeKind::Instance, ChangeKind::NewError];
-    let is_of_a_page = is_page(change) && !without_page.contains(&change.kind);
+    // Only a change of one page has suspects among that page's instances and timers. A new kind of error names its
+    // cause.
+    let kinds_without_page = [ChangeKind::Instance, ChangeKind::NewError];
+    let is_of_a_page = is_page(change) && !kinds_without_page.contains(&change.kind);
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
         .step_by(FINEST.seconds as usize)
         .collect();
@@ -48,10 +48,11 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
             suspects.push(suspects::traffic(&sides, &minutes));
         }
     }
-    let is_of_one = (suspects.iter()).any(|s| matches!(s, Suspect::Instance { count: 1, .. }));
+    let has_single_instance =
+        (suspects.iter()).any(|s| matches!(s, Suspect::Instance { count: 1, .. }));
     let mut timers = Vec::new();
     // If one instance or a machine is a suspect, timers are not: on a slow instance, all timers take longer.
-    let may_be_timers = !add_machines(change, &mut suspects, &reports) && !is_of_one;
+    let may_be_timers = !add_machines(change, &mut suspects, &reports) && !has_single_instance;
     match change.kind {
         ChangeKind::Failing | ChangeKind::Refusing if is_of_a_page => {
             timers.extend(failures(store, change, &sides, end).await?);
@@ -138,7 +139,7 @@ fn add_machines(change: &Change, suspects: &mut Vec<Suspect>, reports: &[Instanc
     has_machines
 }
 
-/// The minutes of the machines of these instances; `None` for all.
+/// The minutes of the machines of the instances `named`, or of all instances if `named` is `None`.
 fn machine_minutes(
     reports: &[InstanceReports],
     named: Option<&[Arc<str>]>,
@@ -153,8 +154,8 @@ fn machine_minutes(
     machines
 }
 
-/// The deploys near the beginning of the change. A deploy is left out if its new version ran beside another version and
-/// did no worse.
+/// The deploys near the beginning of the change. A deploy is left out if its new version ran beside another version
+/// without showing the change.
 async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<Vec<Suspect>> {
     let marks = match marks::list(store).await {
         // Unreadable marks must not stop the detection.
@@ -190,8 +191,8 @@ async fn names(store: &dyn Store, now: i64) -> Result<HashMap<RecordId, Arc<str>
     Ok(names.collect())
 }
 
-/// The causes of the failures of a page: kinds of errors, status codes, the timer that fails within the requests, and
-/// the newest failed requests since the change began.
+/// The causes of a page's failures: kinds of errors, status codes, a failing timer within the requests, and the newest
+/// failed requests since the change began.
 async fn failures(
     store: &dyn Store,
     change: &Change,
@@ -213,7 +214,7 @@ async fn failures(
     }
     let mut failed = Vec::new();
     let hours = [hour_of(end), hour_of(end) - HOUR].into_iter();
-    // Refused requests are not errors, so they are not listed.
+    // The lists of failed requests have only errors, but a refusing page answers with 4xx that are no errors.
     for hour in hours.filter(|_| change.kind == ChangeKind::Failing) {
         let query = SlowRequestQuery {
             contexts: vec![ContextId::new(Kind::Http, change.context.clone())],

@@ -1,5 +1,5 @@
-//! Recognizes behaviour that is usual for a context at this hour of each week: a surge when people come to work, or a
-//! page that is slow while the night's reports are made. Usual behaviour is not reported as a change.
+//! Recognizes behaviour that is usual for a context at this hour of each week, such as a surge when people come to
+//! work. Usual behaviour is not reported as a change.
 
 use super::MINUTE;
 use crate::error::Result;
@@ -12,15 +12,14 @@ use tower_pulse_model::profile::{ProfileHour, hour_of_week};
 /// An hour has a usual figure if it was recorded in at least this many weeks.
 const ENOUGH_WEEKS: u8 = 3;
 
-/// A change is usual if `ln(usual / then)` is at least this part of `ln(now / then)`. `then` is the figure before the
-/// change, `now` is the figure during the change, and `usual` is the figure of this hour in earlier weeks.
+/// A change is usual if `ln(usual / then)` is at least this fraction of `ln(now / then)`. `then` is the figure before
+/// the change, `now` is the figure during the change, and `usual` is the figure of this hour in earlier weeks.
 const EXPLAINED: f64 = 0.7;
 
 /// Seconds by which the usual behaviour may begin before its hour, or end after it.
 const SHIFTED: i64 = 10 * MINUTE;
 
-/// Whether the same hour of earlier weeks explains a verdict that is ongoing at `end`. A lasting change is never usual,
-/// because it was absent in earlier weeks.
+/// Whether the same hour of earlier weeks explains a verdict that is ongoing at `end`.
 pub(super) async fn is_usual(journal: &dyn Journal, verdict: &Verdict, end: i64) -> Result<bool> {
     let figure: fn(&ProfileHour) -> Option<f64> = match verdict.kind {
         ChangeKind::Surging => |hour| hour.requests_per_hour().map(|requests| requests / 60.0),

@@ -1,4 +1,4 @@
-//! Appending: the pending batch is taken, numbered, and appended call by call.
+//! Takes the pending batch, and appends it in numbered calls.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::store::{Appended, FencedBatch, Receipt};
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::batch::Batch;
 
-/// The most answers in a row without progress before they count as a failure.
+/// The most successive answers without progress. One more is a failure.
 const MAX_VAIN_ANSWERS: usize = 3;
 
 impl Flusher {
     /// Appends the whole pending batch. Returns the number of calls that were sent, without replays.
     pub(super) async fn send_all(&self, sending: &mut Sending) -> Result<usize> {
-        let (mut calls, mut is_taken, mut rounds) = (0, false, 0);
+        let (mut calls, mut is_taken, mut attempts) = (0, false, 0);
         loop {
             if sending.in_doubt.is_none() {
                 // Requests that are recorded meanwhile wait for the next flush. Otherwise this flush might never end.
@@ -29,7 +29,7 @@ impl Flusher {
                     if calls == 0 {
                         calls += self.verify_newest(sending).await?;
                     }
-                    self.recorder.drain.all_sent();
+                    self.recorder.drain.note_all_sent();
                     return Ok(calls);
                 }
                 let generation = self.generation(sending).await?;
@@ -55,13 +55,13 @@ impl Flusher {
                 true => 0,
                 false => sending.vain_answers + 1,
             };
-            // While one call is in doubt, each round replays at most one other call.
-            rounds = match sending.in_doubt {
+            // While a call is in doubt, each attempt to send it replays at most one other call.
+            attempts = match sending.in_doubt {
                 None => 0,
-                Some(_) => rounds + 1,
+                Some(_) => attempts + 1,
             };
-            let most = MAX_VAIN_ANSWERS + sending.replay.len();
-            if sending.vain_answers > MAX_VAIN_ANSWERS || rounds > most {
+            let max_attempts = MAX_VAIN_ANSWERS + sending.replay.len();
+            if sending.vain_answers > MAX_VAIN_ANSWERS || attempts > max_attempts {
                 return Err(no_progress());
             }
             calls += 1;
@@ -82,19 +82,19 @@ impl Flusher {
         sending.is_ever_sent = true;
         let appended = self.store.append(call).await?;
         sending.sizer.adapt(self.clock().since(start), cost);
-        self.answered(sending, start, &appended);
+        self.note_answer(sending, start, &appended);
         match appended {
             // The store cannot have a call that was never sent: another instance has set this fence.
             Appended::Duplicate(_) if !sent_before => {
                 tracing::warn!(
-                    "the store has a call that this instance never sent: this instance continues under a new name; \
+                    "the store has a call that this instance never sent: this instance continues under a new id; \
                      look for another program that writes `{{prefix}}pulse:state`"
                 );
                 self.restart_instance(sending, true);
                 Ok(false)
             }
             Appended::Done(receipt) | Appended::Duplicate(receipt) => {
-                self.acknowledged(sending, receipt, sent);
+                self.note_receipt(sending, receipt, sent);
                 Ok(true)
             }
             Appended::Gap { fence } => self.replay_next(sending, fence).await,
@@ -114,7 +114,7 @@ impl Flusher {
     /// has. Acknowledged calls are not sent again. The call in doubt is sent again only if the store cannot have it.
     pub(super) fn leave_garbled(&self, sending: &mut Sending, store_lacks_call: bool) {
         tracing::warn!(
-            "the number of this instance's last call cannot be read: this instance continues under a new name; look \
+            "the number of this instance's last call cannot be read: this instance continues under a new id; look \
              for another program that writes `{{prefix}}pulse:state`, which holds the number"
         );
         self.restart_instance(sending, store_lacks_call);
@@ -132,15 +132,15 @@ impl Flusher {
         )
     }
 
-    /// Notes when this instance sent the call that the generation has just answered.
-    pub(super) fn answered(&self, sending: &mut Sending, sent: Tick, appended: &Appended) {
+    /// Unless the answer is a reset, notes the age of the generation when the answered call was sent.
+    pub(super) fn note_answer(&self, sending: &mut Sending, sent: Tick, appended: &Appended) {
         if let (Some(current), false) = (&mut sending.generation, *appended == Appended::Reset) {
             let since = Duration::from_nanos(self.clock().nanos_between(current.since, sent));
             current.answered_at_age = Some(current.age + since);
         }
     }
 
-    pub(super) fn acknowledged(&self, sending: &mut Sending, receipt: Receipt, sent: Moment) {
+    pub(super) fn note_receipt(&self, sending: &mut Sending, receipt: Receipt, sent: Moment) {
         if let Some(call) = sending.in_doubt.take() {
             sending.newest = Some((call.seq, receipt));
             sending.replay.push(self.clock(), call, sent);
@@ -149,20 +149,20 @@ impl Flusher {
             }
         }
         if sending.unsequenced.is_empty() {
-            self.recorder.drain.all_sent();
+            self.recorder.drain.note_all_sent();
         }
         sending.in_doubt_since = None;
         sending.flushed_at = Some(self.clock().tick());
-        self.contacted();
+        self.note_contact();
         self.publish(sending);
     }
 
     /// For a flush that has nothing to append, asks whether the store still has the newest acknowledged call, and
     /// replays calls that a failover lost. Returns the number of times that the store was asked.
     pub(super) async fn verify_newest(&self, sending: &mut Sending) -> Result<usize> {
-        // Each missing call is replayed once. If the store loses more meanwhile, the next flush notices.
-        let (mut calls, most) = (0, sending.replay.len() + 1 + MAX_VAIN_ANSWERS);
-        while calls < most
+        // Each missing call is replayed once. If the store loses more calls meanwhile, the next flush replays them.
+        let (mut calls, max_calls) = (0, sending.replay.len() + 1 + MAX_VAIN_ANSWERS);
+        while calls < max_calls
             && let Some(seq) = sending.replay.newest()
         {
             let generation = self.generation(sending).await?;
@@ -178,19 +178,19 @@ impl Flusher {
             let is_last_question = sending.replay.is_newest_old(self.clock());
             let appended = self.store.append(&call).await?;
             calls += 1;
-            self.answered(sending, start, &appended);
+            self.note_answer(sending, start, &appended);
             match appended {
                 Appended::Done(receipt) | Appended::Duplicate(receipt) => {
                     if is_last_question {
                         sending.replay.settle();
                     }
-                    let unfolded = sending
+                    let is_unfolded = sending
                         .newest
                         .is_some_and(|(_, newest)| newest.position.offset > receipt.folded.offset);
-                    if unfolded && !receipt.has_leader {
+                    if is_unfolded && !receipt.has_leader {
                         self.leaderless.notify_one();
                     }
-                    self.contacted();
+                    self.note_contact();
                     break;
                 }
                 Appended::Gap { fence } => {
@@ -200,7 +200,7 @@ impl Flusher {
                 }
                 Appended::Reset => self.follow_reset(sending).await?,
                 Appended::Full => return Err(self.full()),
-                // There is no call in doubt that the store could have.
+                // No call is in doubt.
                 Appended::Garbled => self.leave_garbled(sending, true),
             }
         }
@@ -211,7 +211,7 @@ impl Flusher {
 fn no_progress() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unexpected,
-        "the store asks for the same calls again and again: does another program write its keys, or a proxy \
-         answer for it?",
+        "the store asks for the same calls again and again: look for another program that writes these keys, \
+         or for a proxy that answers instead of the store",
     )
 }

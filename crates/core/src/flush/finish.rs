@@ -15,7 +15,7 @@ impl Flusher {
         let lost_before = self.lost_for_good();
         self.recorder.drain();
         self.recorder.recording.close();
-        self.finishing.store(true, Ordering::SeqCst);
+        self.is_finishing.store(true, Ordering::SeqCst);
         // A second shutdown waits for the first one, but for a limited time: the first may not be polled any more.
         let _guard = tokio::time::timeout(2 * within, self.finish.lock()).await;
         let mut last_error = None;
@@ -33,7 +33,7 @@ impl Flusher {
                 }
                 if flushed.is_ok() {
                     flushed = self.store.sync().await;
-                    // After a failed sync, the next flush appends data again that the store has lost.
+                    // After a failed sync, the next flush appends the data that the store has lost.
                     was_volatile = flushed.is_err();
                 }
                 let Err(error) = flushed else { break };
@@ -65,19 +65,19 @@ impl Flusher {
                     left.merge(call.batch);
                 }
                 sending.in_doubt_since = None;
-                self.recorder.drain.all_sent();
+                self.recorder.drain.note_all_sent();
                 self.publish(&sending);
                 if let Some(durable) = self.store.durable_seq(&sending.instance) {
                     volatile = sending.replay.amounts_beyond(durable);
                 }
                 let lost = left.amounts();
-                self.lost(lost, volatile);
+                self.note_lost(lost, volatile);
                 lost + volatile
             }
             // A caller holds the future of a flush without polling it. That flush keeps the data that it has taken.
             Err(_) => {
                 let held = lock(&self.state).amounts;
-                self.lost(left.amounts(), held);
+                self.note_lost(left.amounts(), held);
                 left.amounts() + held
             }
         };
@@ -88,12 +88,12 @@ impl Flusher {
             return Ok(());
         }
         tracing::error!(
-            requests = lost.requests,
+            requests = lost.samples,
             additions = lost.additions,
             details = lost.details,
             %error,
-            "{lost} are lost, as they could not be flushed before the shutdown; raise `shutdown_timeout` if the store \
-             is slow rather than away"
+            "{lost} are lost, because they could not be flushed before the shutdown; if the store was slow, \
+             raise `shutdown_timeout`"
         );
         Err(ShutdownError { lost, error })
     }
@@ -106,13 +106,13 @@ impl Flusher {
         counted.saturating_sub(given_up)
     }
 
-    /// Notes that the data which an earlier shutdown gave up was sent after all.
+    /// Notes that the data of an earlier shutdown, which had given up, was sent after all.
     pub(super) fn restore_given_up(&self) {
-        self.lost(Amounts::default(), Amounts::default());
+        self.note_lost(Amounts::default(), Amounts::default());
     }
 
-    /// Adds `lost` to the lost amounts. Replaces the amounts that an earlier shutdown gave up by `given_up`.
-    fn lost(&self, lost: Amounts, given_up: Amounts) {
+    /// Adds `lost` to the lost amounts. `given_up` replaces the amounts that an earlier shutdown gave up.
+    fn note_lost(&self, lost: Amounts, given_up: Amounts) {
         let before = std::mem::replace(&mut *lock(&self.given_up), given_up);
         self.recorder.drain.counters(|counters| {
             counters.lost = (counters.lost + lost + given_up).saturating_sub(before);

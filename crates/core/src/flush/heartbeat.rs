@@ -46,7 +46,7 @@ impl Flusher {
             every: self.heartbeat_period().as_secs(),
             in_flight: self.recorder.recording.in_flight(),
             paths: self.recorder.paths_in_flight(self.clock().now_seconds()),
-            dropped: drain.counters(|counters| counters.dropped.requests),
+            dropped: drain.counters(|counters| counters.dropped.samples),
             version,
             skew: self.skew.seconds(),
             cleaning: lock(&self.cleaning).last_error.clone(),
@@ -62,11 +62,11 @@ impl Flusher {
     }
 
     /// Lets the clock follow the store's time (`origin`), or this instance's own time again (`None`). Samples from
-    /// before the switch are sent apart from later ones: in one batch, the slices of the earlier samples could push out
-    /// the slices of the later samples.
+    /// before the switch are sent apart from later ones. In one batch, slices of earlier samples could push out slices
+    /// of later ones.
     async fn follow_time(&self, origin: Option<i64>) -> Result<()> {
         let mut sending = self.sending.lock().await;
-        if self.finishing.load(Ordering::SeqCst) {
+        if self.is_finishing.load(Ordering::SeqCst) {
             return Ok(());
         }
         boxed(self.flush_with(&mut sending)).await?;
@@ -81,9 +81,9 @@ impl Flusher {
         boxed(self.flush_with(&mut sending)).await
     }
 
-    /// Makes a mark, unless a living instance has the same version, or the mark would repeat the last one. So a restart
-    /// in the middle of a deploy makes no mark, and neither does the second instance of a new version. Returns whether
-    /// the mark can be read or is not needed.
+    /// Makes the mark of a version, unless a living instance has the same version, or the mark would repeat the last
+    /// one. So a restart in the middle of a deploy makes no mark, and neither does the second instance of a new
+    /// version. Returns whether the mark can be read or is not needed.
     async fn mark_version(&self, version: &Arc<str>, others: &Fleet) -> Result<bool> {
         if others.versions.contains(version) {
             return Ok(true);
@@ -95,12 +95,12 @@ impl Flusher {
             mark.get_or_insert_with(new).0.clone()
         };
         let stored = boxed(marks::read(self.store.journal())).await?;
-        if stored.marks.settles(&mark) {
+        if stored.marks.ignores(&mark) {
             return Ok(true);
         }
         let mut waiting = lock(&self.version_mark);
         if let Some((_, added)) = waiting.as_mut() {
-            // A mark that was lost is added again. If the first one is still pending, the fold drops the second.
+            // A mark that was lost is added again. If the first one is still pending, the fold ignores the second.
             let is_due = added.is_none_or(|at| self.clock().since(at) >= MARK_AGAIN);
             if is_due && self.recorder.add_mark(mark).is_ok() {
                 *added = Some(self.clock().tick());

@@ -39,7 +39,7 @@ use tower_pulse_model::batch::Batch;
 use tower_pulse_model::mark::Mark;
 use tower_pulse_model::snapshot::Problem;
 
-/// Waits after a failed call, doubled each time, with full jitter.
+/// The first and the longest wait after a failed call. The wait doubles with each failure, and has full jitter.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(1);
 /// The longest time that a call should take.
@@ -53,7 +53,6 @@ const MAX_FLEET_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Flusher {
     recorder: Arc<Recorder>,
     store: Arc<dyn Store>,
-    /// The time between flushes.
     interval: Mutex<Duration>,
     /// The time between the last two flushes, if the last one was early.
     early_after: Mutex<Option<Duration>>,
@@ -62,11 +61,9 @@ pub struct Flusher {
     /// The offset of this instance within the time over which a fleet spreads its flushes, 0 to 1.
     phase: f64,
     sending: tokio::sync::Mutex<Sending>,
-    /// A copy of the state in `sending` that other tasks read, as `sending` is locked while a call is in progress.
+    /// A copy of the state in `sending` for other tasks, because `sending` is locked while a call is in progress.
     state: Mutex<FlushState>,
-    /// When the store last answered.
     contacted_at: Mutex<Option<Tick>>,
-    /// Why the last heartbeat failed.
     heartbeat_error: Mutex<Option<StoreError>>,
     /// The amounts that a shutdown has given up, but that may still be sent.
     given_up: Mutex<Amounts>,
@@ -74,8 +71,8 @@ pub struct Flusher {
     fleet: Mutex<StoreStatus>,
     /// Whether a shutdown has begun. From then on, flushes other than [`finish`](Self::finish) send only data that a
     /// shutdown left.
-    finishing: AtomicBool,
-    /// Locked by the shutdown that sends.
+    is_finishing: AtomicBool,
+    /// Locked by the shutdown that flushes.
     finish: tokio::sync::Mutex<()>,
     /// Notified when an entry of this instance waits and no instance seems to fold.
     leaderless: Arc<Notify>,
@@ -97,14 +94,13 @@ struct Sending {
     /// id, even under the same name, because a fence counts the calls of one process.
     instance: String,
     generation: Option<Entered>,
-    /// The names of the last generations that this process has entered, oldest first.
+    /// The ids of the last generations that this process has entered, oldest first.
     generations: VecDeque<String>,
     /// The number of the next call.
     next: u64,
     in_doubt: Option<FencedBatch>,
-    /// When the call in doubt was made.
     in_doubt_since: Option<Tick>,
-    /// Whether the call in doubt was sent under its number. The store may then have it.
+    /// Whether the call in doubt was sent under its present number. The store may then have the call.
     is_sent: bool,
     /// Whether the call in doubt was sent at all, under this or another number.
     is_ever_sent: bool,
@@ -128,7 +124,6 @@ struct Sending {
 }
 
 impl Sending {
-    /// Takes the part of the batch that has no number yet.
     fn take_unsequenced(&mut self) -> Batch {
         self.unsequenced_amounts = Amounts::default();
         self.unsequenced.take()
@@ -140,7 +135,7 @@ struct Entered {
     id: String,
     age: Duration,
     since: Tick,
-    /// The age of the generation when this instance sent the last call that the generation answered.
+    /// The age when this instance sent the last call that was answered in this generation.
     answered_at_age: Option<Duration>,
 }
 
@@ -213,7 +208,7 @@ pub struct Unsent {
     pub is_failing: bool,
 }
 
-/// A flushed call, for which a caller may wait until it can be read.
+/// A flushed call. A caller may wait until the call can be read.
 #[derive(Clone, Debug)]
 pub struct Flushed {
     /// The newest call that was appended.
@@ -280,7 +275,7 @@ impl Flusher {
             heartbeat_error: Mutex::default(),
             given_up: Mutex::default(),
             fleet: Mutex::default(),
-            finishing: AtomicBool::new(false),
+            is_finishing: AtomicBool::new(false),
             finish: tokio::sync::Mutex::default(),
             leaderless,
             replays: AtomicU64::new(0),
@@ -292,17 +287,14 @@ impl Flusher {
         }
     }
 
-    /// Publishes the state of `sending` to other tasks.
     fn publish(&self, sending: &Sending) {
         *lock(&self.state) = FlushState::from(sending);
     }
 
-    /// Notes that the store has answered.
-    fn contacted(&self) {
+    fn note_contact(&self) {
         *lock(&self.contacted_at) = Some(self.clock().tick());
     }
 
-    /// The id of this instance in the journal.
     fn instance(&self) -> String {
         lock(&self.state).instance.clone()
     }
@@ -327,7 +319,7 @@ impl Flusher {
     /// Cancel safe: a call in progress stays in doubt, and is appended again by the next flush.
     pub async fn flush(&self) -> Result<Option<Flushed>> {
         let mut sending = self.sending.lock().await;
-        if self.finishing.load(Ordering::SeqCst) {
+        if self.is_finishing.load(Ordering::SeqCst) {
             self.recorder.drain();
             let is_taken = sending.in_doubt.is_some() || !sending.unsequenced.is_empty();
             if !is_taken && self.recorder.drain.pending_series() == 0 {
@@ -440,7 +432,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// How often the store has dropped a write to a quarantined key, as far as this instance knows. Asks the store only
+    /// How often the store has omitted a write to a quarantined key, as far as this instance knows. Asks the store only
     /// if this instance knows nothing yet.
     pub async fn known_quarantined(&self) -> u64 {
         if lock(&self.fleet).created.is_none() {
@@ -449,7 +441,7 @@ impl Flusher {
         lock(&self.fleet).exceptions.quarantined
     }
 
-    /// The keys for which data was dropped since [`known_quarantined`](Self::known_quarantined) was `before`.
+    /// The keys for which data was omitted since [`known_quarantined`](Self::known_quarantined) was `before`.
     pub fn quarantined_since(&self, before: u64) -> Vec<Problem> {
         let mut known = lock(&self.fleet).exceptions.clone();
         let new = usize::try_from(known.quarantined.saturating_sub(before)).unwrap_or(usize::MAX);
@@ -467,7 +459,7 @@ impl Flusher {
     }
 }
 
-/// An id that no other process has: 128 random bits from the operating system.
+/// An id that no other process has: 128 bits from a seed of the operating system.
 fn new_instance() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

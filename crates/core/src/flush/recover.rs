@@ -26,7 +26,6 @@ impl Flusher {
         Ok(id)
     }
 
-    /// Makes this the generation in which the next calls are numbered.
     pub(super) fn enter(&self, sending: &mut Sending, generation: Generation) {
         if !sending.generations.contains(&generation.id) {
             sending.generations.push_back(generation.id.clone());
@@ -94,7 +93,7 @@ impl Flusher {
             let drain = &self.recorder.drain;
             drain.counters(|counters| counters.lost += lost);
             tracing::error!(
-                requests = lost.requests,
+                requests = lost.samples,
                 additions = lost.additions,
                 details = lost.details,
                 "{why}: {lost} are lost; use persistence and a replica, and raise `replay_bytes` \
@@ -110,15 +109,15 @@ impl Flusher {
         let is_new = generation.is_fresh && !sending.generations.contains(&generation.id);
         let former = sending.generation.as_ref();
         let answered = former.and_then(|former| former.answered_at_age);
-        // A generation that has never answered counts as young.
+        // A generation without an answer counts as young.
         let was_young = answered.is_none_or(|age| age < YOUNG);
         let id = generation.id.clone();
         self.enter(sending, generation);
         if is_new && was_young {
             self.count_reset();
             tracing::warn!(
-                "the store is empty again less than a minute after its first use, as after a failover: the calls \
-                 that it had acknowledged are sent again"
+                "the store lost all its data less than a minute after its first use, as in a failover: this instance \
+                 sends the acknowledged calls again"
             );
             if let Some(call) = &mut sending.in_doubt {
                 call.generation = id;
@@ -126,8 +125,8 @@ impl Flusher {
             return Ok(());
         }
         tracing::warn!(
-            "the store was reset or came back empty, and this instance continues under a new name; its data is \
-             gone: {}",
+            "the store was reset or came back empty, and some or all earlier data is gone: {}. This instance continues \
+             under a new id",
             self.store.reset_remedy().unwrap_or("health says why")
         );
         self.restart_instance(sending, is_new);

@@ -8,7 +8,7 @@ use crate::clock::{Clock, Tick};
 use crate::store::FencedBatch;
 use tower_pulse_model::amounts::Amounts;
 
-/// A call can be replayed for at least this long after its acknowledgement.
+/// A call can be replayed for at least this long after its acknowledgement, if there is room.
 const MIN_RETENTION: Duration = Duration::from_secs(60);
 /// The amounts of each call are remembered separately for this long. Amounts of older calls are added up by the minute.
 const COUNT_RETENTION: Duration = Duration::from_secs(600);
@@ -36,18 +36,19 @@ pub(super) struct ReplayBuffer {
     is_settled: bool,
 }
 
+/// An acknowledged call, or several that were added up.
 #[derive(Clone, Copy, Debug)]
 struct Acknowledged {
-    /// The number of the call; for calls that were added up, the number of the newest.
+    /// The number of the call, or of the newest of several.
     seq: u64,
     amounts: Amounts,
-    /// The second of the newest request of the call, and the number of requests.
+    /// The second to which the requests of all calls are attributed, and their number.
     served: (i64, u64),
-    /// When the call was acknowledged; for calls that were added up, the time of the oldest.
+    /// When the call, or one of several, was acknowledged.
     at: Moment,
 }
 
-/// A moment on both clocks. Suspending a machine may stop the monotonic clock, and the wall clock may be set.
+/// A moment on both clocks. The monotonic clock may stop while a machine is suspended, and the wall clock may be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     tick: Tick,
@@ -76,14 +77,14 @@ struct Buffered {
     call: FencedBatch,
 }
 
-/// The plan for a gap.
+/// The plan for a gap, the calls that the store lacks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GapPlan {
     /// The number of the call to replay next, if there is one.
     pub seq: Option<u64>,
     /// The amounts of the lost calls, which cannot be replayed.
     pub lost: Amounts,
-    /// For each lost call with requests, the second of the newest request and the number of requests.
+    /// The seconds of lost requests, each with the number of these requests.
     pub missing: Vec<(i64, u64)>,
 }
 
@@ -112,8 +113,8 @@ impl ReplayBuffer {
             acknowledged: Acknowledged {
                 seq: call.seq,
                 amounts: Amounts {
-                    requests: call.batch.requests(),
-                    ..call.batch.amounts_beside_requests()
+                    samples: call.batch.requests(),
+                    ..call.batch.amounts_beside_samples()
                 },
                 served: call.batch.served(),
                 at: Moment::now(clock),
@@ -175,7 +176,6 @@ impl ReplayBuffer {
         self.bound_counts();
     }
 
-    /// Adds the amounts of an old call.
     fn add_old(&mut self, call: Acknowledged, clock: &Clock) {
         match self.old_counts.back_mut() {
             Some(last) if last.at.until(&call.at, clock) < OLD_COUNTS_WITHIN => {
@@ -256,7 +256,6 @@ impl ReplayBuffer {
         Some(&buffered.call)
     }
 
-    /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.old_counts.clear();
         self.counts.clear();
@@ -293,7 +292,6 @@ mod tests {
         }
     }
 
-    /// A buffer of this size with its clock.
     fn buffer_of(max_bytes: usize) -> (ReplayBuffer, Clock, ManualClock) {
         let (clock, manual_clock) = Clock::manual(0);
         (ReplayBuffer::new(max_bytes, SECOND), clock, manual_clock)
@@ -306,7 +304,7 @@ mod tests {
 
     fn requests(n: u64) -> Amounts {
         Amounts {
-            requests: n,
+            samples: n,
             ..Amounts::default()
         }
     }
@@ -344,10 +342,10 @@ mod tests {
         assert!(minutes <= 12 * 60, "{minutes}");
         // The buffer does not know which calls of a minute the store lacks.
         let fence = buffer.old_counts.back().map_or(0, |count| count.seq) - 10;
-        let lost = buffer.plan_gap(fence, &clock).lost.requests;
+        let lost = buffer.plan_gap(fence, &clock).lost.samples;
         assert!((calls - fence..calls - fence + 3).contains(&lost), "{lost}");
         assert_eq!(buffer.plan_gap(fence, &clock).lost, requests(0));
-        let lost = lost + buffer.plan_gap(0, &clock).lost.requests;
+        let lost = lost + buffer.plan_gap(0, &clock).lost.samples;
         assert!((12 * 180 - 6..=12 * 180 + 1).contains(&lost), "{lost}");
     }
 

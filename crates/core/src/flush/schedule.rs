@@ -65,7 +65,7 @@ impl Flusher {
     }
 
     /// The time until the next flush. A flush comes just after a multiple of the interval, when the drain at the start
-    /// of the second is done. Each instance of a fleet has its own delay after that, so that the flushes are spread.
+    /// of the second is done. Each instance of a fleet adds its own delay, so that the flushes are spread.
     pub(super) fn until_next(&self) -> Duration {
         let interval = self.interval();
         let nanos = interval.as_nanos().max(1);
@@ -81,13 +81,11 @@ impl Flusher {
         Duration::from_nanos(u64::try_from(nanos - elapsed).unwrap_or(u64::MAX))
     }
 
-    /// The time between two heartbeats.
     pub(super) fn heartbeat_period(&self) -> Duration {
         (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20))
     }
 
-    /// Sends heartbeats to the store. Their answers also show whether the store is alive when there is nothing to
-    /// flush.
+    /// Sends heartbeats to the store. When there is nothing to flush, the answers show that the store is alive.
     pub async fn heartbeat_at_intervals(self: Arc<Self>, mut admission: Admission) {
         let drain = &self.recorder.drain;
         loop {
@@ -97,7 +95,7 @@ impl Flusher {
                 // A heartbeat that succeeds must not hide that flushes fail.
                 Ok(()) if lock(&self.state).failed.is_some() => {}
                 Ok(()) => {
-                    self.contacted();
+                    self.note_contact();
                     drain.counters(|counters| counters.last_error = None);
                 }
                 Err(error) => drain.counters(|counters| {
@@ -129,7 +127,7 @@ impl Drop for Unfinished {
         let lost = self.flusher.unsent_amounts();
         if !lost.is_zero() {
             tracing::warn!(
-                requests = lost.requests,
+                requests = lost.samples,
                 additions = lost.additions,
                 details = lost.details,
                 "the runtime ended without `pulse.shutdown().await`, so data that was not flushed is lost: {lost}"

@@ -12,10 +12,10 @@ use crate::store::table::Table;
 use crate::task::lock;
 use tower_pulse_model::sorted::Map;
 
-/// How often `Folder::write_by_hand` may end the lease of another instance.
+/// How often one takeover may end the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
-/// The longest wait before `Folder::write_by_hand` ends a lease. The wait is random, so that two instances do not end
-/// each other's leases again and again.
+/// The longest wait before a takeover ends a lease. The wait is random, so that two instances do not end each other's
+/// leases again and again.
 const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 
 impl Folder {
@@ -25,7 +25,7 @@ impl Folder {
         self.leaderless.notify_one();
     }
 
-    /// Writes if this instance holds or can acquire the lease to fold. A round that was begun is finished first.
+    /// Writes if this instance holds or can acquire the fold lease. A round that was begun is finished first.
     ///
     /// Cancel safe: steps that took effect stay, and the compared field shows whether all of them took effect.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
@@ -46,7 +46,7 @@ impl Folder {
                 break;
             }
             written = match self.end_lease_of_another().await? {
-                true => self.write_in_passing(write).await?,
+                true => self.write_and_release(write).await?,
                 false => self.write(write).await?,
             };
         }
@@ -69,7 +69,7 @@ impl Folder {
     }
 
     /// Writes, and releases the lease so that the other instance can continue.
-    async fn write_in_passing(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
+    async fn write_and_release(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let written = self.rounds(None, Some(write)).await?.written;
         if written != Written::NoLease {
             self.release().await?;
@@ -108,7 +108,7 @@ impl LeasedStore<'_> {
         for step in &write.steps {
             self.write(step).await?;
         }
-        // A write to a key that holds a foreign value is dropped, and the key is quarantined. Reading the fields back
+        // A write to a key that holds a foreign value is omitted, and the key is quarantined. Reading the fields back
         // detects this.
         let writes = write.steps.iter().flatten();
         let last_set = writes.filter_map(|writes| Some((&writes.table, writes.set.last()?)));
@@ -128,7 +128,6 @@ impl LeasedStore<'_> {
         }
     }
 
-    /// The values of some fields.
     async fn values_of(&self, fields: &[(Table, Vec<u8>)]) -> Leased<Vec<Option<Vec<u8>>>> {
         let fields = fields.iter();
         let fields: Vec<_> = fields

@@ -1,4 +1,4 @@
-//! Reading a round: its entries are read and merged, part by part.
+//! Reads the entries of a round.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ impl LeasedStore<'_> {
     /// Reads and merges the entries of a round, part by part.
     pub(super) async fn gather(&self, own_now: i64, stop_before: Option<Position>) -> Leased<Read> {
         let (start, progress) = (Instant::now(), &self.lease.progress);
-        let (committed, dead) = (progress.committed, &progress.dead_letters);
+        let (committed, dead) = (progress.committed, &progress.unreadable);
         // All entries of a round have the same bound, even if another folder began the round, so that each partition
         // gets the same times.
         let mut newest = (progress.round_end).and(progress.newest_at);
@@ -37,9 +37,9 @@ impl LeasedStore<'_> {
         };
         loop {
             let (version, locality) = (&progress.version, self.store.locality());
-            let step =
+            let reading =
                 (self.journal).read(self.instance, version, gathered.end, locality.read_bytes);
-            let read = step.await?.done()?;
+            let read = reading.await?.done()?;
             let mut entries = read.entries;
             (gathered.head, gathered.now) = (read.head, read.now);
             // The later of the two times, because the store's clock may be behind.
@@ -61,8 +61,8 @@ impl LeasedStore<'_> {
                     // Each entry has a separate grace period, which does not end with the grace period of an earlier
                     // entry.
                     let waited = read.now.saturating_sub(newer.appended_at);
-                    let is_new = (0..NEWER_GRACE).contains(&waited);
-                    return Ok(match progress.is_overdue && !is_new {
+                    let is_in_grace = (0..NEWER_GRACE).contains(&waited);
+                    return Ok(match progress.is_overdue && !is_in_grace {
                         true => Read::Garbled(newer, true),
                         false => Read::Newer(newer),
                     });
@@ -111,12 +111,12 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Merges more entries except those that were set aside, and yields to other tasks meanwhile. The error is the
+    /// Merges more entries, without entries that were set aside, and yields to other tasks meanwhile. The error is the
     /// index of an entry that cannot be read.
     async fn add(&mut self, entries: &[Entry], dead: &[Position]) -> Result<(), usize> {
         for (at, entry) in entries.iter().enumerate() {
-            // The offset of an entry is its end. The length of an entry is that of its payload plus one byte. An entry
-            // that another program added has no length: its id lies between the ids of two entries of this crate.
+            // The offset of an entry is its end. The length of an entry is the length of its payload plus one byte. An
+            // entry that another program added has no length: its id lies between the ids of two entries of this crate.
             if !entry.payload.is_empty() {
                 let length = entry.payload.len() as u64 + 1;
                 let begins = entry.position.offset.saturating_sub(length);

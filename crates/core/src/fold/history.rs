@@ -1,5 +1,6 @@
-//! Lengthening and renewing the history. The folder decides how many days the store keeps. So an instance becomes the
-//! folder if it asks for more days, or if it asks for as many days and the history is due for renewal.
+//! Lengthening and renewing the history. The folder decides how many days the store keeps. So an instance that asks for
+//! more days becomes the folder. An instance that asks for as many days becomes the folder when the history is due for
+//! renewal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +12,9 @@ use crate::store::history;
 use crate::store::table_reads::Purpose;
 use crate::task::lock;
 
-/// The time between two checks of the days that the store keeps.
+/// The longest usual time between two checks of the days that the store keeps.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
-/// The longest time between two checks. The time doubles while this instance cannot change the history, for example
-/// when there are no requests.
+/// The longest time between two checks. The time doubles with each check that ends the lease of another instance.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Folder {

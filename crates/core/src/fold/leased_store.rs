@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use crate::error::StoreError;
-use crate::store::journal::{FieldValues, Journal, Progress, Step};
+use crate::store::journal::{FieldValues, Journal, Progress, VersionedResult};
 use crate::store::pace::BatchSizer;
 use crate::store::table::Table;
 use crate::store::{Position, Store};
 use tower_pulse_model::round::PARTITIONS;
 
-/// The right to fold. The right ends when the version of the journal's state differs from the version in `progress`:
-/// another instance has acquired the lease, or a failover has restored an earlier state.
+/// The right to fold. The right ends when the version of the journal's state differs from the version in `progress`.
+/// Then another instance has acquired the lease, or a failover has restored an earlier state.
 pub(super) struct Lease {
     pub(super) progress: Progress,
     /// Positions of entries that are folded and may be trimmed, oldest first.
@@ -41,8 +41,8 @@ impl From<StoreError> for Interrupted {
     }
 }
 
-impl<T> Step<T> {
-    /// The value of a step that took effect.
+impl<T> VersionedResult<T> {
+    /// The value of a call that took effect.
     pub(super) fn done(self) -> Leased<T> {
         match self {
             Self::Done(value) => Ok(value),
@@ -61,11 +61,10 @@ pub(super) struct LeasedStore<'a> {
 }
 
 impl LeasedStore<'_> {
-    /// Reads fields of tables.
     pub(super) async fn load(&self, fields: &[(Table, Vec<Vec<u8>>)]) -> Leased<Vec<FieldValues>> {
         let version = &self.lease.progress.version;
-        let step = self.journal.load_fields(self.instance, version, fields);
-        step.await?.done()
+        let loading = self.journal.load_fields(self.instance, version, fields);
+        loading.await?.done()
     }
 
     /// Whether a partition of the round that was begun is still to be folded.

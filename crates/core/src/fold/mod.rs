@@ -1,5 +1,5 @@
-//! Folding: one instance of the fleet at a time, the folder, reads the entries that all instances have appended
-//! to the journal, merges them, and writes the book's keys and the records.
+//! Folding: one instance of the fleet at a time is the folder. The folder reads the entries that all instances have
+//! appended to the journal, merges them, and writes tables and the book's keys.
 //!
 //! Entries are folded in *rounds*. A round covers all entries that are not folded yet, up to a bound. A round is
 //! written in steps, each for some partitions of the names. [`journal`](crate::store::journal) explains why each step
@@ -60,7 +60,7 @@ const BACKOFF: std::ops::RangeInclusive<Duration> =
 const NEWER_WAIT: Duration = Duration::from_secs(5);
 /// Interval at which the fences of ended instances are removed.
 const FENCE_INTERVAL: Duration = Duration::from_secs(3_600);
-/// The waits until a call is checked for readability again, doubled each time.
+/// The waits between checks whether a call can be read, doubled each time.
 const RECHECK: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(5)..=Duration::from_millis(100);
 
@@ -74,8 +74,8 @@ pub struct Folder {
     /// The name of this instance in the lease.
     instance: String,
     limits: FoldLimits,
-    /// The lease, and the features with the data that they remember under the lease. `None` during a step. If the
-    /// future is dropped during a step, `None` stays, and the next call acquires the lease again.
+    /// The lease, and the features with the data that they remember under the lease. `None` during a round. If the
+    /// future is dropped meanwhile, `None` stays, and the next call acquires the lease again.
     leadership: tokio::sync::Mutex<Option<(Lease, Features)>>,
     /// Notified when entries wait and no instance seems to fold.
     leaderless: Arc<Notify>,
@@ -96,7 +96,7 @@ pub struct FoldStatus {
 /// The leader of the fleet: the instance that folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leader {
-    /// This instance, and nothing is left to fold.
+    /// This instance.
     This,
     /// Another instance, or there is no journal yet.
     Other,
@@ -109,7 +109,6 @@ struct Ended {
     leader: Leader,
     /// The outcome of the conditional write, if there was one.
     written: Written,
-    /// Whether the call has acquired the lease.
     has_acquired: bool,
 }
 
@@ -157,7 +156,7 @@ impl Folder {
         Ok(self.rounds(None, None).await?.leader)
     }
 
-    /// Folds entries up to `position`, or all entries. If there is a write, folds all waiting entries, and then writes.
+    /// Folds entries up to `position`, or all entries. If there is a write, folds one round, and then writes.
     // Boxed, because several modules await this future: see `BoxFuture`.
     #[inline(never)]
     fn rounds<'a>(
@@ -360,7 +359,6 @@ impl Folder {
         }
     }
 
-    /// The wait until the next read of the journal.
     fn until_next(&self, interval: Duration) -> Duration {
         let interval = interval.as_nanos() as i64;
         let delayed = self.clock.now_nanos() - READ_DELAY.as_nanos() as i64;

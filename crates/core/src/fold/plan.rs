@@ -18,8 +18,7 @@ pub(super) enum Outcome {
     Idle,
     /// The next entry is of a newer version, and waits for an instance that can read it.
     Newer(Entry),
-    /// All rounds were folded, so the conditional write was tried. The write is done, unless another instance had
-    /// written before.
+    /// No round was left unfinished, so the conditional write was tried.
     Written(Written),
 }
 
@@ -37,7 +36,6 @@ pub(super) struct Plan {
 pub(super) struct Plans(Map<usize, Plan>);
 
 impl Plans {
-    /// The plan of a partition.
     pub(super) fn of(&mut self, partition: usize) -> &mut Plan {
         self.0.or_insert_with(partition, Plan::default)
     }

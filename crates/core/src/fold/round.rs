@@ -52,7 +52,8 @@ impl LeasedStore<'_> {
         if hole_bytes > 0 {
             tracing::error!(
                 bytes = hole_bytes,
-                "entries of the journal were gone before they were folded; their samples are lost"
+                "entries of the journal were gone before they were folded, and their samples are lost: look for DEL, \
+                 FLUSHALL and evictions"
             );
         }
         let is_caught_up = gathered.end == gathered.head;
@@ -80,14 +81,14 @@ impl LeasedStore<'_> {
     async fn set_aside(&mut self, entry: &Entry) -> Leased<Outcome> {
         tracing::error!(
             position = %entry.position, requests = entry.requests, version = entry.version,
-            "an entry of the journal cannot be read by any instance, and is set aside"
+            "no instance can read an entry of the journal, and the entry is set aside: health says what to do"
         );
         let next = random_name();
         let version = &self.lease.progress.version;
         let step = (self.journal).amend(version, &next, Amendment::SetAside(entry));
         step.await?.done()?;
         self.lease.progress.version = next;
-        self.lease.progress.dead_letters.push(entry.position);
+        self.lease.progress.unreadable.push(entry.position);
         Ok(Outcome::Folded)
     }
 
@@ -95,7 +96,7 @@ impl LeasedStore<'_> {
     pub(super) async fn wait_for_newer(&self, entry: &Entry) -> Result<(), StoreError> {
         tracing::warn!(
             position = %entry.position, version = entry.version, readable = ENTRY_VERSION,
-            "folding waits at an entry of a newer version of this crate, for an instance that can read it"
+            "folding waits at an entry of a newer version of this crate: start an instance of that version"
         );
         let (version, next) = (&self.lease.progress.version, random_name());
         // If this has no effect, another instance has become the folder.
@@ -118,7 +119,8 @@ impl LeasedStore<'_> {
             return Ok(Outcome::Idle);
         }
         tracing::error!(
-            "entries of the journal were gone before they were folded; their samples are lost"
+            "entries of the journal were gone before they were folded, and their samples are lost: look for DEL, \
+             FLUSHALL and evictions"
         );
         let next = random_name();
         let step = (self.journal).amend(&self.lease.progress.version, &next, Amendment::CloseHole);

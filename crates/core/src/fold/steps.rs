@@ -9,7 +9,7 @@ use super::leased_store::{Interrupted, Leased, LeasedStore};
 use super::plan::Plans;
 use crate::random::random_name;
 use crate::store::Position;
-use crate::store::journal::{FoldStep, Step};
+use crate::store::journal::{FoldStep, VersionedResult};
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::round::Round;
 use tower_pulse_model::sorted;
@@ -93,7 +93,6 @@ impl LeasedStore<'_> {
         self.write_between(fields.into(), None).await
     }
 
-    /// Writes fields of tables and trims entries by a step that folds no entry.
     async fn write_between(
         &mut self,
         fields: Arc<[FieldWrites]>,
@@ -129,8 +128,8 @@ impl LeasedStore<'_> {
         let mut tries = 1;
         loop {
             match self.journal.fold(step).await {
-                Ok(Step::Done(())) => return Ok(()),
-                Ok(Step::Stale(version)) if version == step.next => return Ok(()),
+                Ok(VersionedResult::Done(())) => return Ok(()),
+                Ok(VersionedResult::Stale(version)) if version == step.next => return Ok(()),
                 Ok(_) => return Err(Interrupted::Lost),
                 // The answer to the next try shows whether this try took effect.
                 Err(error) if tries < MAX_TRIES && error.kind().is_without_answer() => {

@@ -51,7 +51,7 @@ impl Handle {
                     }
                     let write = log.acknowledged.write(id, by.as_ref(), &log.changes);
                     let write = write.ok_or_else(too_many_acknowledged)?;
-                    if self.has_written(&write).await? {
+                    if self.try_write(&write).await? {
                         return Ok(amended);
                     }
                 }
@@ -87,7 +87,7 @@ impl Handle {
                         expected: value,
                         steps: vec![vec![writes]],
                     };
-                    if self.has_written(&write).await? {
+                    if self.try_write(&write).await? {
                         return Ok(mark);
                     }
                 }
@@ -108,7 +108,7 @@ impl Handle {
     }
 
     /// Writes, even if another instance folds. Returns `false` if another write has changed the field.
-    async fn has_written(&self, write: &ConditionalWrite) -> Result<bool, StoreError> {
+    async fn try_write(&self, write: &ConditionalWrite) -> Result<bool, StoreError> {
         match boxed(self.0.stages.folder.write_by_hand(write)).await? {
             Written::Done => Ok(true),
             Written::Differs => Ok(false),
@@ -124,7 +124,7 @@ impl Handle {
         amending: BoxFuture<'_, Result<T, AmendError>>,
     ) -> Result<T, AmendError> {
         let amended = self.0.stages.in_time(amending).await;
-        let amended = amended.unwrap_or_else(|| Err(late().into()));
+        let amended = amended.unwrap_or_else(|| Err(unconfirmed().into()));
         amended.map_err(|error| match error {
             AmendError::Store(error) if error.kind() != StoreErrorKind::Refused => {
                 let message = format!("{may_still}: {error}");
@@ -148,7 +148,7 @@ fn written_by_others() -> StoreError {
     StoreError::new(StoreErrorKind::Refused, message)
 }
 
-fn late() -> StoreError {
+fn unconfirmed() -> StoreError {
     let message = format!("the store did not confirm the write within {FLUSH_DEADLINE:?}");
     StoreError::new(StoreErrorKind::TimedOut, message)
 }

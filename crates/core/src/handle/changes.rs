@@ -41,8 +41,7 @@ impl Handle {
     /// Marks this moment, for the whole fleet.
     ///
     /// # Errors
-    /// The text is not allowed, or the mark could not be read within 5 s. In this case, the mark may still appear
-    /// later.
+    /// The text is not allowed. Or the mark could not be read within 5 s, but may still appear later.
     pub async fn mark(&self, text: &str) -> Result<Mark, StoreError> {
         let mark = Mark::of_text(
             short_random_name(),
@@ -66,15 +65,15 @@ impl Handle {
         Box::pin(async move {
             let stages = &self.0.stages;
             stages.recorder.add_mark(mark.clone())?;
-            let late = |error: StoreError| {
+            let unconfirmed = |error: StoreError| {
                 let message = format!("the mark may still appear: {error}");
                 StoreError::new(error.kind(), message).with_source(error)
             };
-            self.flush_until_done().await.map_err(late)?;
+            self.flush_until_done().await.map_err(unconfirmed)?;
             let marks = boxed(marks::read(stages.store.journal()))
                 .await
-                .map_err(late)?;
-            if marks.marks.settles(&mark) {
+                .map_err(unconfirmed)?;
+            if marks.marks.ignores(&mark) {
                 return Ok(());
             }
             let message = "the mark is lost: the store was reset, or its key holds a foreign value; see \
@@ -101,10 +100,10 @@ impl Handle {
         flushed.map_err(|_| last_error.unwrap_or_else(not_readable))
     }
 
-    /// Judges the minutes that have ended, which finds the pages that have changed. A background task judges 15 s after
+    /// Judges the minutes that have ended, to find the pages that have changed. A background task judges 15 s after
     /// each minute. Callers that move the clock themselves call this method after a [`flush`](Self::flush). Returns the
-    /// number of minutes that this instance has judged; other instances may have judged other minutes. The verdicts are
-    /// written between two rounds of folding, which briefly interrupts another instance that folds.
+    /// number of minutes that this instance has judged; other instances may have judged other minutes. Another instance
+    /// that folds is briefly interrupted, because the verdicts are written between two rounds of folding.
     ///
     /// # Errors
     /// The store failed. The next call judges the minutes that this call has not judged.
@@ -119,10 +118,10 @@ impl Handle {
         self.0.stages.judge.judge(now, true)
     }
 
-    /// Sends a heartbeat, which shows that this instance is alive, and its version of the application. Reads the number
-    /// of instances and the versions of the fleet. A background task sends a heartbeat in each flush interval. Callers
-    /// that move the clock themselves, and run several instances, call this method at least once per minute of the
-    /// clock.
+    /// Sends a heartbeat, which shows that this instance is alive, and which version of the application it runs. Reads
+    /// the number of instances and the versions of the fleet. A background task sends a heartbeat every 1 to 20 s.
+    /// Callers that move the clock themselves, and run several instances, call this method at least once per minute of
+    /// the clock.
     ///
     /// A new version gets its [mark](Self::mark) with the next [`flush`](Self::flush). Later heartbeats announce the
     /// version.

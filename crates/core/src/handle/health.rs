@@ -50,10 +50,10 @@ impl Stages {
             completeness: completeness(recorded, counters.lost + counters.dropped),
             wrong_credentials: self.options.notices.wrong_credentials(),
             recording: RecordingHealth {
-                recorded: recorded.requests,
+                recorded: recorded.samples,
                 recorded_additions: recorded.additions,
                 in_flight: self.recorder.recording.in_flight(),
-                dropped: counters.dropped.requests,
+                dropped: counters.dropped.samples,
                 dropped_additions: counters.dropped.additions,
                 overflowed: counters.overflowed,
                 pending_series: drain.pending_series() + flush.series,
@@ -69,7 +69,7 @@ impl Stages {
                 in_doubt_age_seconds: flush.in_doubt_age.map(|age| age.as_secs_f64()),
                 errors: counters.flush_errors,
                 replayed: counters.replayed,
-                lost: counters.lost.requests,
+                lost: counters.lost.samples,
                 lost_additions: counters.lost.additions,
                 lost_details: counters.lost.details,
                 store_resets: counters.store_resets,
@@ -94,7 +94,6 @@ impl Stages {
         }
     }
 
-    /// The warnings of each stage: what happened, and what to do.
     pub(super) fn warnings(&self) -> Vec<Warning> {
         let (flush, clock) = (self.flusher.status(), &self.options.clock);
         let counters = self.recorder.drain.counters(|counters| counters.clone());
@@ -132,8 +131,7 @@ impl Stages {
         warnings
     }
 
-    /// Warnings that explain why samples do not reach the store. Each warning ends with the error of the store.
-    /// Warnings of other stages may have the same error.
+    /// Warnings about calls that fail. Each warning ends with the error of the store.
     fn store_warnings(&self, flush: &FlushStatus, counters: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.store.explains_failures() {
@@ -141,9 +139,7 @@ impl Stages {
         }
         let waiting = |condition: Condition, text: &str, error: &str| {
             let unsent = self.flusher.unsent_amounts();
-            condition.warning(format!(
-                "{text}, so that {unsent} wait in this process: {error}"
-            ))
+            condition.warning(format!("{text}, so {unsent} wait in this process: {error}"))
         };
         let age = (flush.contact_age).unwrap_or_else(|| self.recorder.recording.age());
         match &flush.heartbeat_error {
@@ -175,13 +171,12 @@ const AWAY_AFTER: Duration = Duration::from_secs(5);
 /// The time after the start at which there is a warning about a layer without any request to a route.
 const NO_ROUTES_AFTER: Duration = Duration::from_secs(10);
 
-/// Queue-time headers cause a warning if at least one of this number of requests has a wait that makes no sense. Fewer
-/// such requests are tolerated, because a client may send any header.
+/// A warning needs an impossible or unreadable wait in at least one of this many requests, because a client may send
+/// any header.
 const WARNED_ONE_IN: u64 = 100;
 
 impl Stages {
-    /// Warnings about waits in front of this instance that make no sense, if many requests of the last seconds had such
-    /// a wait.
+    /// Warnings about impossible or unreadable waits in front of this instance, if many of the last requests had one.
     fn queue_warnings(&self) -> Vec<Warning> {
         let (Some(_), Some(header)) = (&self.recorder.queue, &self.recorder.limits.queue_header)
         else {
@@ -232,7 +227,7 @@ pub(super) struct QueueSince(Mutex<[Option<(Tick, QueueHealth)>; 2]>);
 const QUEUE_COUNTED_FOR: Duration = Duration::from_secs(4);
 
 impl QueueSince {
-    /// The counts since the older of two earlier moments, which are some seconds apart.
+    /// The counts since the older moment, or since the start.
     fn counted(&self, clock: &Clock, now: QueueHealth) -> QueueHealth {
         let mut since = lock(&self.0);
         let is_over = |(at, _): (Tick, _)| clock.since(at) >= QUEUE_COUNTED_FOR;
@@ -250,12 +245,11 @@ impl QueueSince {
 }
 
 impl Stages {
-    /// The warning that the layer does not seem to see the routes of requests; or that the layer is in use, but no
-    /// request to a route is recorded.
+    /// The warning that the layer seems to see no routes, or that the layer records no request to a route.
     fn layer_warning(&self) -> Option<Warning> {
         let recording = &self.recorder.recording;
         let is_due = recording.has_layer() && recording.age() >= NO_ROUTES_AFTER;
-        let advice = match recording.has_warned_unmatched() {
+        let advice = match recording.has_unmatched() {
             true => advice::UNMATCHED,
             false if is_due && !self.recorder.drain.has_routes() => advice::NO_ROUTES,
             false => return None,
@@ -263,23 +257,23 @@ impl Stages {
         Some(Condition::Routes.warning(advice.to_string()))
     }
 
-    /// Warnings about requests without their own context, and about losses: what happened, and what to do.
+    /// Warnings about `<overflow>`, resets of the store and losses.
     fn recording_warnings(&self, counts: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
         let overflowed = counts.overflowed;
-        let (contexts, counters) = self.recorder.recording.overflows();
-        if contexts && overflowed > 0 {
+        let (has_many_contexts, has_many_counters) = self.recorder.recording.overflows();
+        if has_many_contexts && overflowed > 0 {
             warnings.push(Condition::Overflow.warning(format!(
-                "{overflowed} requests are counted as <overflow>, since there are more contexts than \
+                "{overflowed} samples are counted as <overflow>, because there are more contexts than \
                  `max_contexts` ({}): let context functions return route templates or few fixed names, \
                  never raw paths, or raise `max_contexts`",
                 limits.max_contexts
             )));
         }
-        if counters {
+        if has_many_counters {
             warnings.push(Condition::Overflow.warning(format!(
-                "some counters are counted as <overflow>, since there are more names than \
+                "some counters are counted as <overflow>, because there are more names than \
                  `max_counters` ({}): name counters by what they count, not by an id, or raise \
                  `max_counters`",
                 limits.max_counters
@@ -291,20 +285,20 @@ impl Stages {
             && let Some(remedy) = self.store.reset_remedy()
         {
             warnings.push(Condition::StoreReset.warning(format!(
-                "the store was reset or came back empty {}, and its earlier data is gone except for calls \
-                 that were sent again (`replayed`): {remedy}",
+                "the store was reset or came back empty {}, and some or all earlier data is gone except for \
+                 calls that were sent again (`replayed`): {remedy}",
                 times(counts.store_resets),
             )));
         }
         let Amounts {
-            requests,
+            samples,
             additions,
             details,
         } = counts.lost;
-        let lost = requests.saturating_add(additions).saturating_add(details);
+        let lost = samples.saturating_add(additions).saturating_add(details);
         if has_grown(Condition::Lost, lost) {
             warnings.push(Condition::Lost.warning(format!(
-                "{} are lost, since the store lost them, or was away at a shutdown or for too long: see the log \
+                "{} are lost, because the store lost them, or was away at a shutdown or for too long: see the log \
                  for the time, use persistence and a replica, and raise `replay_bytes` to send more \
                  calls again after a failover",
                 counts.lost
@@ -314,8 +308,8 @@ impl Stages {
     }
 }
 
-/// The ratio of recorded amounts to recorded and missing amounts: the smaller of the ratios of requests and of
-/// additions. Below 1 if anything is missing.
+/// The smaller of two ratios, of samples and of additions: `recorded / (recorded + missing)`. Below 1 if anything is
+/// missing.
 fn completeness(recorded: Amounts, missing: Amounts) -> f64 {
     if missing.is_zero() {
         return 1.0;
@@ -324,7 +318,7 @@ fn completeness(recorded: Amounts, missing: Amounts) -> f64 {
         0 => 1.0,
         missing => recorded as f64 / (recorded as f64 + missing as f64),
     };
-    share(recorded.requests, missing.requests)
+    share(recorded.samples, missing.samples)
         .min(share(recorded.additions, missing.additions))
         .min(1.0_f64.next_down())
 }

@@ -33,11 +33,11 @@ use crate::store::{Store, StoreFuture, refusals};
 use crate::task::{BoxFuture, Stop, Stopped, lock};
 use tower_pulse_model::snapshot::Problem;
 
-/// How long a flush waits until the data that it has appended can be read.
+/// The longest time that a caller waits for a server, for messages.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
-/// The wait of a flush when the store has lost the appended data again, doubled each time.
+/// The second wait between attempts of a flush. The first wait is 0. Later waits double, up to 20 times this wait.
 const LOST_WAIT: Duration = Duration::from_millis(10);
-/// How long a shutdown may take to release the lease to fold.
+/// How long a shutdown may take to release the fold lease.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// An instance. Cheap to clone; all clones are the same instance.
@@ -118,7 +118,7 @@ impl Handle {
     ///
     /// # Errors
     /// The store failed, or no instance has folded the data within 5 s: nothing is lost, and the next flush tries
-    /// again. Or data was dropped meanwhile, because its key holds a foreign value.
+    /// again. Or data was refused meanwhile, because its key holds a foreign value.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing and counts nothing twice.
@@ -134,7 +134,7 @@ impl Handle {
         })
     }
 
-    /// Flushes. Returns the keys whose data was dropped meanwhile.
+    /// Flushes. Returns the keys whose data was refused meanwhile.
     #[inline(never)]
     fn flush_all(&self) -> StoreFuture<'_, Vec<Problem>> {
         Box::pin(async {
@@ -175,8 +175,7 @@ impl Handle {
             }
             let (start, timeout) = (std::time::Instant::now(), stages.options.shutdown_timeout);
             let result = stages.flusher.finish(timeout).await;
-            // The flushed data is safe in the journal, and another instance could fold it. Folding now makes the data
-            // readable sooner.
+            // The flushed data is safe in the journal. Folding now makes the data readable sooner.
             let left = timeout.saturating_sub(start.elapsed());
             let fold = async {
                 let _ = stages.folder.fold().await;
@@ -195,26 +194,25 @@ fn refusal(refused: &[Problem]) -> StoreError {
 
 fn not_readable() -> StoreError {
     let message = format!(
-        "not readable within {FLUSH_DEADLINE:?}: no instance has folded the data; see `journal` in health"
+        "not readable within {FLUSH_DEADLINE:?}: no instance has folded the data; see `fold.journal` in health"
     );
     StoreError::new(StoreErrorKind::TimedOut, message)
 }
 
 impl Stages {
     async fn flush(&self) -> Result<(), StoreError> {
-        // Repeats if the store has lost acknowledged data, or if calls were replayed and have another position.
+        // The loop repeats if the store has lost acknowledged data, or if replayed calls have another position.
         let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
             let readable = self.folder.until_readable(&newest.call);
             if readable.await? && self.flusher.replays() == newest.replays {
                 break;
             }
-            // A store may lose acknowledged data again and again, so the attempts do not follow at once.
+            // A store may lose acknowledged data repeatedly, so the waits between attempts grow.
             tokio::time::sleep(wait).await;
             wait = (2 * wait).clamp(LOST_WAIT, 20 * LOST_WAIT);
         }
-        // Refreshes the state of folding, so that health shows at once which samples folding could not use. The next
-        // heartbeat would refresh it later.
+        // Otherwise, health shows the samples that folding could not use only after the next heartbeat.
         let _ = self.flusher.refresh_fleet().await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The configuration of an instance. The builder checks the configuration, and derives the precisions and the name.
+//! The configuration of an instance, which the builder has checked.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct HandleOptions {
     pub limits: Limits,
     /// The settings of flushing.
     pub flush: FlushOptions,
-    /// The most contexts that a step of the fold writes; `None` for as many as take 2 ms.
+    /// The most contexts that a step of the fold writes; `None` for as many as the store can take quickly.
     pub fold_step_contexts: Option<usize>,
     /// The days of history that this instance asks for; `None` for no history.
     pub history_days: Option<u32>,

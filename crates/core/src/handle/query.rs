@@ -9,8 +9,8 @@ use crate::health::Health;
 use crate::query::{Process, Reader, Source, reader};
 
 impl Handle {
-    /// The reader, which answers all questions of the dashboard in Rust: see [`query`](crate::query). All routers of
-    /// this `Pulse` use this reader, and so share its reads of the store.
+    /// The reader, which answers the dashboard's questions: see [`query`](crate::query). All routers of this `Pulse`
+    /// share its reads of the store.
     pub fn query(&self) -> &Reader {
         self.0.query.get_or_init(|| {
             let stages = &self.0.stages;

@@ -20,7 +20,6 @@ const DAY: u64 = 24 * HOUR;
 const MAX_PERIOD: u64 = 366 * DAY;
 /// The most slices of a window: a day by the minute has 1,440.
 const MAX_SLICES: u64 = MAX_RANKING_SLICES as u64;
-/// The most ids.
 const MAX_IDS: usize = 100_000;
 /// The longest name, in bytes.
 const MAX_NAME: usize = 256;
@@ -50,8 +49,8 @@ impl RankingBuilder {
     }
 
     /// The length of the window: a multiple of the interval, up to 366 days and 1,500 intervals. 24 hours by default.
-    /// If instances use different periods, the longest period applies. Another period applies once instances with the
-    /// longest period have added nothing for one such period.
+    /// If instances use different periods, the longest applies. A shorter one applies once no instance with the longest
+    /// period has added anything for that long.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
@@ -66,8 +65,8 @@ impl RankingBuilder {
     }
 
     /// The most ids, 1 to 100,000; 10,000 by default. If a ranking has more ids, those with the smallest counts in the
-    /// oldest interval leave the ranking, and their counts are added to `dropped`. If too many new ids are added at
-    /// once, those with the smallest counts do not enter the ranking.
+    /// oldest interval leave the ranking, and `dropped` in `api/rankings` grows. If too many new ids are added at once,
+    /// those with the smallest counts do not enter the ranking.
     pub fn max_ids(mut self, ids: usize) -> Self {
         self.max_ids = ids;
         self
@@ -93,7 +92,7 @@ impl RankingBuilder {
 fn check_name(name: &str) -> Result<(), BuildError> {
     let is_long = escape_hidden(name).len() > MAX_NAME;
     if name.is_empty() || is_long || name.chars().any(char::is_control) {
-        let allowed = "1 to 256 bytes without control characters";
+        let allowed = "must have 1 to 256 bytes without control characters";
         let mut value = format!("{name:?}");
         if is_long {
             value = format!("a name of {} bytes", name.len());
@@ -119,7 +118,7 @@ fn checked_spec(
         _ => slice.is_multiple_of(DAY) && slice <= MAX_PERIOD,
     };
     if !is_allowed {
-        let allowed = "1, 2, 3, 4, 5, 6, 10, 12, 15, 20 or 30 minutes, 1, 2, 3, 4, 6, 8 or 12 hours, \
+        let allowed = "must be 1, 2, 3, 4, 5, 6, 10, 12, 15, 20 or 30 minutes, 1, 2, 3, 4, 6, 8 or 12 hours, \
                        or a multiple of 24 hours up to 366 days";
         let value = format!("{interval:?}");
         return Err(BuildError::new("interval", value, allowed));
@@ -139,7 +138,7 @@ fn checked_spec(
         let allowed = format!("1 to {MAX_IDS} is allowed");
         return Err(BuildError::new("max_ids", max_ids, allowed));
     }
-    // All numbers fit: intervals have at most 366 days in seconds, and there are at most 100,000 ids.
+    // All three numbers are bounded above, and fit into 32 bits.
     Ok(RankingSpec {
         interval: slice as u32,
         slices: slices as u32,
@@ -147,8 +146,8 @@ fn checked_spec(
     })
 }
 
-/// Ids in the order of the sums of their additions within a moving window, such as posts by their likes in the past 24
-/// hours. Cheap to clone. All clones, and all rankings of this name in the fleet, are the same ranking.
+/// Ids, sorted by the sums of their additions in a moving window, such as posts by their likes in the past 24 hours.
+/// Cheap to clone. All clones, and all rankings of this name in the fleet, are the same ranking.
 ///
 /// The window consists of the last `period / interval` intervals, including the current one. An id whose sum is 0 is
 /// not in the ranking. Ids are cleaned like contexts: invisible characters, and characters that change the direction of
@@ -159,14 +158,14 @@ pub struct Ranking {
     entry: Arc<RankingEntry>,
 }
 
-/// A change of a ranking may not be in the store. The first field of each variant is the name of the ranking.
+/// The error of a change that the store may not have. The first field of each variant is the name of the ranking.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RankingError {
     /// The store did not confirm the change. The change stays recorded, and is sent again automatically: do not repeat
     /// it.
     Unconfirmed(String, StoreError),
-    /// The change, or a part of the change, was dropped, because a key of the ranking holds a foreign value.
+    /// The change, or a part of the change, was refused, because a key of the ranking holds a foreign value.
     Refused(String, StoreError),
     /// The `Pulse` is shut down. The change was dropped, unless it was made while the shutdown began.
     ShutDown(String),
@@ -183,7 +182,7 @@ impl std::fmt::Display for RankingError {
             Self::Refused(ranking, source) => {
                 write!(
                     f,
-                    "the change of the ranking {ranking:?} is dropped: {source}"
+                    "the change of the ranking {ranking:?} is refused: {source}"
                 )
             }
             Self::ShutDown(ranking) => write!(
@@ -242,7 +241,7 @@ impl Ranking {
 
     async fn flush(&self) -> Result<(), RankingError> {
         let name = || self.entry.name.to_string();
-        // The shutdown has released the lease to fold. A flush would acquire it again.
+        // The shutdown has released the fold lease. A flush would acquire it again.
         if self.entry.is_closed() {
             return Err(RankingError::ShutDown(name()));
         }
@@ -339,16 +338,10 @@ impl Ranking {
 mod tests {
     use super::*;
 
-    fn build(
-        interval: u64,
-        period: u64,
-        max_ids: usize,
-        name: &str,
-    ) -> Result<RankingSpec, String> {
-        let seconds = Duration::from_secs;
-        let checked = check_name(name)
-            .and_then(|()| checked_spec(seconds(interval), seconds(period), max_ids));
-        checked.map_err(|error| error.to_string())
+    /// `interval` and `period` are in seconds.
+    fn spec(interval: u64, period: u64, max_ids: usize) -> Result<RankingSpec, String> {
+        let [interval, period] = [interval, period].map(Duration::from_secs);
+        checked_spec(interval, period, max_ids).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -356,18 +349,14 @@ mod tests {
         let minutes = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30].map(|n| n * MINUTE);
         let hours = [1, 2, 3, 4, 6, 8, 12, 24, 48, 72].map(|n| n * HOUR);
         let allowed: Vec<u64> = minutes.into_iter().chain(hours).collect();
-        for interval in (0..=10 * HOUR)
-            .step_by(30)
-            .chain((0..=80).map(|n| n * HOUR))
-        {
-            let is_built = build(interval, interval, 1, "a").is_ok();
-            assert_eq!(is_built, allowed.contains(&interval), "{interval} s");
+        let half_minutes = (0..=10 * HOUR).step_by(30);
+        for interval in half_minutes.chain((0..=80).map(|n| n * HOUR)) {
+            let is_allowed = spec(interval, interval, 1).is_ok();
+            assert_eq!(is_allowed, allowed.contains(&interval), "{interval} s");
         }
-        let error = build(7 * HOUR, 14 * HOUR, 1, "a").expect_err("seven hours");
-        assert!(
-            error.starts_with("interval is 25200s: 1, 2, 3, 4, 5, 6"),
-            "{error}"
-        );
+        let error = spec(7 * HOUR, 14 * HOUR, 1).expect_err("seven hours");
+        let expected = "interval is 25200s: must be 1, 2, 3, 4, 5, 6";
+        assert!(error.starts_with(expected), "{error}");
         let odd = Duration::from_millis(60_500);
         assert!(checked_spec(odd, odd, 1).is_err());
     }
@@ -387,34 +376,27 @@ mod tests {
             (DAY, 367 * DAY, false),
             (366 * DAY, 366 * DAY, true),
         ] {
-            let built = build(interval, period, 1, "a");
-            assert_eq!(built.is_ok(), is_allowed, "{interval} {period}");
-            if let Err(error) = built {
-                assert!(
-                    error.contains(&format!("times the interval of {interval} s")),
-                    "{error}"
-                );
-            }
+            let error = spec(interval, period, 1).err();
+            assert_eq!(error.is_none(), is_allowed, "{interval} {period}");
+            let expected = format!("times the interval of {interval} s");
+            assert!(error.is_none_or(|error| error.contains(&expected)));
         }
     }
 
     #[test]
     fn ids_and_names_are_bounded() {
-        for (max_ids, name, is_allowed) in [
-            (1, "posts", true),
-            (100_000, "<all>", true),
-            (0, "posts", false),
-            (100_001, "posts", false),
-            (1, "", false),
-            (1, "a\n", false),
-            (1, &*"x".repeat(256), true),
-            (1, &*"x".repeat(257), false),
-        ] {
-            let built = build(HOUR, DAY, max_ids, name);
-            assert_eq!(built.is_ok(), is_allowed, "{max_ids} {name}");
-            if let Err(error) = built {
-                assert!(error.starts_with("max_ids is ") || error.starts_with("ranking is "));
-            }
+        for (max_ids, is_allowed) in [(0, false), (1, true), (100_000, true), (100_001, false)] {
+            let error = spec(HOUR, DAY, max_ids).err();
+            assert_eq!(error.is_none(), is_allowed, "{max_ids}");
+            assert!(error.is_none_or(|error| error.starts_with("max_ids is ")));
+        }
+        let longest = "x".repeat(256);
+        for name in ["posts", "<all>", &longest] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        for name in ["", "a\n", &format!("{longest}x")] {
+            let error = check_name(name).expect_err(name).to_string();
+            assert!(error.starts_with("ranking is "), "{error}");
         }
     }
 }

@@ -50,10 +50,8 @@ mod tests {
 
     #[tokio::test]
     async fn callers_share_the_flush_that_begins_after_their_calls() {
-        let (shared, flushes) = (
-            Arc::new(SharedFlush::default()),
-            Arc::new(AtomicUsize::new(0)),
-        );
+        let shared = Arc::new(SharedFlush::default());
+        let flushes = Arc::new(AtomicUsize::new(0));
         let permits = Arc::new(Semaphore::new(0));
         let caller = || {
             let (shared, flushes, permits) = (shared.clone(), flushes.clone(), permits.clone());

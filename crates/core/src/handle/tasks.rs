@@ -13,7 +13,7 @@ use crate::skew;
 use crate::store::Store;
 use crate::task::{BoxFuture, Stop, Stopped, Task, boxed};
 
-/// Contexts in addition to those of the application: `<unmatched>`, `<overflow>` and `<all>`.
+/// The contexts `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
 
 impl Handle {
@@ -85,8 +85,8 @@ impl Stages {
         }
     }
 
-    /// The result of a future, or `None` after 5 s. A store in this process has no limit, because its answers need no
-    /// wait. The runtime then needs no timers.
+    /// The result of a future, or `None` after the store's deadline. A store in this process has no deadline, so that
+    /// the runtime needs no timers.
     pub(super) async fn in_time<T>(&self, future: BoxFuture<'_, T>) -> Option<T> {
         match self.store.locality().deadline {
             None => Some(future.await),
@@ -109,8 +109,7 @@ impl Stages {
             let flushing = self.flusher.clone().flush_at_intervals(stopped.clone());
             async move {
                 flushing.await;
-                // If the store is in this process, there may be no other instance to fold the entries of the last
-                // flush.
+                // A store in this process may have no other instance that folds the entries of the last flush.
                 if store.locality().read_every.is_none() {
                     let _ = folder.fold().await;
                 }

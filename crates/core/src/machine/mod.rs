@@ -20,7 +20,6 @@ use crate::recorder::Recorder;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 
-/// The duration of each sleep.
 const SLEEP: Duration = Duration::from_millis(100);
 
 /// The minute that is being measured.
@@ -111,7 +110,7 @@ fn busy(_: &Clock) -> Option<Duration> {
     None
 }
 
-/// The growth of a total of times, in thousandths of the elapsed time.
+/// The growth of a total time, in thousandths of the elapsed time.
 fn thousandths(before: Option<Duration>, now: Option<Duration>, elapsed: Duration) -> Option<u64> {
     let grown = now?.saturating_sub(before?);
     let share = grown.as_secs_f64() / elapsed.as_secs_f64();
@@ -122,46 +121,28 @@ fn thousandths(before: Option<Duration>, now: Option<Duration>, elapsed: Duratio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::ManualClock;
-    use crate::recorder::Limits;
+    use crate::recorder::tests::{NOW, TestRecorder};
     use crate::task::Stop;
-    use tower_pulse_model::minute_report::MinuteReport;
-    use tower_pulse_model::slice::Precisions;
 
-    /// The start of a minute.
-    const NOW: i64 = 1_700_000_040;
-
-    fn recorder() -> (Arc<Recorder>, ManualClock) {
-        let (clock, manual_clock) = Clock::manual(NOW);
-        let recorder = Recorder::new(clock, Precisions::default(), Limits::new(9, 9));
-        recorder.drain.set_instance("a");
-        (Arc::new(recorder), manual_clock)
-    }
-
-    /// Lets the task run until it sleeps.
     async fn settle() {
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
     }
 
-    fn reports(recorder: &Recorder) -> Vec<MinuteReport> {
-        recorder.drain();
-        recorder.drain.take().reports
-    }
-
     #[tokio::test]
     async fn an_instance_without_requests_reports_its_delays_each_minute() {
-        let (recorder, manual_clock) = recorder();
+        let recorder = TestRecorder::new(9);
+        recorder.drain.set_instance("a");
         let (stop, stopped) = Stop::new();
         let task = tokio::spawn(stopped.run(Box::pin(measure(recorder.clone()))));
         for wake in 0..500 {
             settle().await;
-            let late = if wake == 70 { 900 } else { 20 };
-            manual_clock.advance(SLEEP + Duration::from_millis(late));
+            let delay = if wake == 70 { 900 } else { 20 };
+            recorder.clock.advance(SLEEP + Duration::from_millis(delay));
         }
         settle().await;
-        let [report] = &reports(&recorder)[..] else {
+        let [report] = &recorder.drained().reports[..] else {
             panic!("not one minute");
         };
         assert_eq!((report.minute, &*report.instance), (NOW, "a"));
@@ -176,10 +157,11 @@ mod tests {
         // A minute without delays.
         for _ in 0..600 {
             settle().await;
-            manual_clock.advance(SLEEP);
+            recorder.clock.advance(SLEEP);
         }
         settle().await;
-        let machine = reports(&recorder)[0].machine.expect("a measurement");
+        let reports = recorder.drained().reports;
+        let machine = reports[0].machine.expect("a measurement");
         assert!(!machine.is_delayed(), "{machine:?}");
         drop(stop);
         task.await.expect("it ends with the instance");

@@ -8,8 +8,7 @@ use super::error::QueryError;
 use super::window::Window;
 use tower_pulse_model::tier::DAY;
 
-/// The window with which a window is compared. Rounded outward to slices that are still kept: yesterday to half hours,
-/// a week ago to six hours.
+/// The window with which a window is compared, rounded outward to slices that are still kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Against {
@@ -25,8 +24,8 @@ pub enum Against {
 }
 
 impl Against {
-    /// The window with which `window` is compared at `now`; `None` for the window before, as the sums of `window`
-    /// include it.
+    /// The window with which `window` is compared at `now`; `None` for the window before, which the sums of `window`
+    /// include.
     pub(super) fn of(self, window: Window, now: i64) -> Option<Window> {
         let bounds = window.bounds(now);
         let length = (bounds.end.min(now) - bounds.start).max(1);
@@ -51,7 +50,7 @@ impl<'de> Deserialize<'de> for Against {
 impl FromStr for Against {
     type Err = QueryError;
 
-    /// Parses `before`, `yesterday`, `week_ago`, or the begin of the window in Unix seconds.
+    /// Parses `before`, `yesterday`, `week_ago`, or the start of the window in Unix seconds.
     fn from_str(text: &str) -> Result<Self, QueryError> {
         let is_time = |from: &i64| Window::between(*from, from.saturating_add(1)).is_ok();
         match (text, text.parse().ok().filter(is_time)) {

@@ -15,7 +15,6 @@ use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 /// Number of contexts that are read faster at the start.
 const FIRST_CONTEXTS: usize = 100;
 
-/// The maximum number of listed problems.
 const MAX_PROBLEMS: usize = 1_000;
 
 /// The start of each hour, and the additions to it.
@@ -30,7 +29,7 @@ pub struct Book {
     /// Number of contexts that only other programs have recorded.
     pub foreign: usize,
     /// The number of complete passes over all contexts.
-    round: u64,
+    passes: u64,
     /// The additions to each context, and the pass in which they were read.
     additions: HashMap<ContextId, (u64, Hours)>,
     /// Problems of the contexts that were read in this pass, and in the pass before.
@@ -49,7 +48,7 @@ impl Book {
             if hours.is_empty() || context.kind == Kind::All {
                 book.additions.remove(&id);
             } else {
-                book.additions.insert(id, (book.round, hours));
+                book.additions.insert(id, (book.passes, hours));
             }
         }
         for problem in page.problems.into_iter().take(MAX_PROBLEMS) {
@@ -61,18 +60,18 @@ impl Book {
         book.offset += read;
         if read == 0 || book.offset >= page.total {
             // Contexts that this pass did not read were removed from the store.
-            book.additions.retain(|_, (round, _)| *round == book.round);
+            book.additions.retain(|_, (pass, _)| *pass == book.passes);
             book.problems = [Vec::new(), std::mem::take(&mut book.problems[0])];
             book.offset = 0;
-            book.round += 1;
+            book.passes += 1;
         }
         book
     }
 
-    /// The time until the next page is read. Reading a page takes about 50 commands. At first, the time is shorter:
-    /// contexts that only other programs have recorded come first, and a small service has few contexts.
+    /// The time until the next page is read. Reading a page takes about 50 commands. In the first pass, the time is
+    /// shorter for contexts that only other programs have recorded, and for the first contexts.
     pub fn pause(&self) -> Duration {
-        Duration::from_secs(match self.round {
+        Duration::from_secs(match self.passes {
             0 if self.offset < self.foreign => 1,
             0 if self.offset < FIRST_CONTEXTS => 5,
             _ => 10,
@@ -93,25 +92,24 @@ impl Book {
 
     /// Keys whose value has the wrong form.
     pub fn problems(&self) -> Vec<Problem> {
-        let [this_round, last] = &self.problems;
-        let new = this_round.iter().filter(|problem| !last.contains(problem));
+        let [this_pass, last] = &self.problems;
+        let new = this_pass.iter().filter(|problem| !last.contains(problem));
         last.iter().chain(new).cloned().collect()
     }
 }
 
-/// The additions of other programs to the hours of a context.
 pub(super) fn added_hours(context: &ContextSnapshot) -> Hours {
     let hours = [&context.hour, &context.last_hour].into_iter().flatten();
     let added = hours.filter_map(|hour| Some((hour.start, added(hour)?)));
     added.collect()
 }
 
-/// The samples of an hour that are in the statistics, but not in the records. The minimum and the maximum are those of
-/// all samples of the hour.
+/// The samples of an hour that are in the statistics, but not in the records. The minimum and the maximum are of all
+/// samples of the hour.
 fn added(hour: &HourSnapshot) -> Option<AccessTimeStats> {
     let recorded = AccessTimeStats::from(&hour.aggregate.times);
     let count = hour.times.count - recorded.count;
-    // The difference is at least 1 if other programs have added samples. It is below 0 if late samples are only in the
+    // The difference is at least 1 if other programs have added samples, and below 0 if late samples are only in the
     // records. Counts that other programs have written may be invalid.
     (count > 0.5 && count.is_finite()).then(|| AccessTimeStats {
         count,
@@ -135,7 +133,7 @@ mod tests {
         sums
     }
 
-    /// A context with statistics and records of an hour.
+    /// `statistics` and `records` are in milliseconds.
     fn context(name: &str, statistics: &[u64], records: &[u64]) -> ContextSnapshot {
         ContextSnapshot {
             context: name.into(),
@@ -189,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_read_in_order_and_removed_contexts_are_dropped() {
+    fn pages_are_read_in_order_and_removed_contexts_are_forgotten() {
         let foreign = |names: &[&str]| names.iter().map(|name| context(name, &[1], &[])).collect();
         let problem = |key: &str| Problem::new(key, "holds a list");
         let first = BookStatistics {

@@ -22,7 +22,7 @@ pub enum QueryError {
     Parameter {
         /// The name of the parameter.
         name: String,
-        /// The values that are allowed.
+        /// The text of the error, which says what is allowed.
         message: String,
     },
     /// The requested name does not exist. The message says what is missing.
@@ -32,7 +32,6 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// The error of a parameter.
     pub(crate) fn parameter(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Parameter {
             name: name.into(),
@@ -44,13 +43,13 @@ impl QueryError {
     pub(super) fn no_room(contexts: usize, most: usize) -> Self {
         Self::NoRoom(format!(
             "the window of {contexts} contexts does not fit into the {most} bytes that `query_bytes` leaves for windows: \
-             raise it, or ask for a shorter window"
+             raise `query_bytes`, or ask for a shorter window"
         ))
     }
 }
 
-/// The maximum number of values in the series of an answer. A table of 100 rows has fewer values, for slices of any
-/// tier.
+/// The maximum number of values in the series of an answer. An answer with 100 rows has fewer values, unless its
+/// slices are days.
 pub(super) const MAX_POINTS: usize = 16_384;
 
 impl fmt::Display for QueryError {

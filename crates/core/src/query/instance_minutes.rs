@@ -2,7 +2,7 @@
 //! compare the instances with each other.
 //!
 //! Reports arrive after the end of a minute, and may be late. A minute is read when it has ended, and again each time
-//! the time since its end has doubled: often while reports arrive, and rarely later.
+//! the time since its end has doubled. So reads are frequent while reports arrive, and rare later.
 
 pub(super) mod beside_others;
 mod comparison;
@@ -29,16 +29,13 @@ use tower_pulse_model::pack;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 
-/// The length of a minute, in seconds.
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
-/// Number of minutes that are read at once.
 const MINUTES_AT_ONCE: usize = 4;
 
 /// Approximate bytes of a context or an instance, without its packed sums.
 const PER_CONTEXT: usize = 96;
 
-/// Reads the minute reports.
 pub(super) struct InstanceMinutes {
     store: Arc<dyn Store>,
     clock: Clock,
@@ -56,7 +53,6 @@ struct State {
     minutes: HashMap<i64, Arc<CachedMinute>>,
 }
 
-/// A minute that was read.
 struct CachedMinute {
     /// The time of the read, in Unix seconds.
     read_at: i64,
@@ -71,7 +67,6 @@ impl State {
         cached.filter(|cached| !is_due(minute, cached.read_at, now))
     }
 
-    /// The size of the cached minutes, in bytes.
     fn bytes(&self) -> usize {
         self.minutes.values().map(|cached| cached.bytes).sum()
     }

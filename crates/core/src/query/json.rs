@@ -1,5 +1,5 @@
 //! Answers as JSON. Reads the question from a text, and bounds the size of an answer: points are counted before they
-//! are computed, and bytes while they are written. The answers to one request, a *screen*, have bounds together.
+//! are computed, and bytes while they are written. The answers to one request, a *screen*, share bounds.
 
 use std::future::ready;
 use std::io;
@@ -16,11 +16,11 @@ use super::reader::source;
 use crate::task::{BoxFuture, boxed};
 use tower_pulse_model::context::is_hidden;
 
-/// The maximum size of an answer in bytes. A table of 1,000 rows with the longest names takes three quarters of this
+/// The maximum size of an answer in bytes. An answer of 1,000 rows with the longest names takes three quarters of this
 /// size.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The maximum number of values in all answers of a screen.
+/// The maximum number of points in all answers of a screen.
 const MAX_SCREEN_POINTS: usize = 4 * MAX_POINTS;
 
 /// The maximum size of all answers of a screen, in bytes.
@@ -53,7 +53,7 @@ impl Written {
 /// A future that writes an answer, or refuses the question.
 pub type Writing<'a> = BoxFuture<'a, Result<Written, QueryError>>;
 
-/// Answers a question with the parameters of a query.
+/// Answers a question with the parameters of a URL.
 pub type Endpoint = for<'a> fn(&'a Reader, Option<&'a str>, &'a ScreenSize) -> Writing<'a>;
 
 /// Answers a question such as `paths?window=1h`.
@@ -68,7 +68,6 @@ pub fn ask<'a>(reader: &'a Reader, question: &'a str, screen: &'a ScreenSize) ->
     }
 }
 
-/// Answers a question of type `Q`.
 pub(super) fn answer<'a, Q: Question>(
     reader: &'a Reader,
     query: Option<&'a str>,
@@ -84,16 +83,16 @@ pub(super) fn answer<'a, Q: Question>(
         screen.add(&screen.points, Q::points(&answer), MAX_SCREEN_POINTS)?;
         screen.to_json(&answer, Q::LESS)
     });
-    in_time(reader, writing)
+    with_as_of(reader, writing)
 }
 
 // This function is compiled once, because it does not depend on the type of the question.
-fn in_time<'a>(
+fn with_as_of<'a>(
     reader: &'a Reader,
     writing: BoxFuture<'a, Result<Vec<u8>, QueryError>>,
 ) -> Writing<'a> {
     Box::pin(async move {
-        let answer = reader.in_time(writing).await?;
+        let answer = reader.with_as_of(writing).await?;
         Ok(Written {
             json: answer.value,
             as_of: Some(answer.as_of),
@@ -101,8 +100,8 @@ fn in_time<'a>(
     })
 }
 
-/// Adds how to ask for less to the error of a question without parameters. Another question of the same name may have
-/// the refused parameter.
+/// If a question has no parameters, adds to the error how to ask for less, because another question of the endpoint may
+/// have the parameter.
 fn or_less(error: QueryError, (_, how): Less) -> QueryError {
     match error {
         QueryError::Parameter { name, message } if message.ends_with(NO_PARAMETER) => {
@@ -112,7 +111,6 @@ fn or_less(error: QueryError, (_, how): Less) -> QueryError {
     }
 }
 
-/// Asks for a part of health.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct HealthQuery {
@@ -153,7 +151,7 @@ pub(super) fn health<'a>(
     })
 }
 
-/// The total size of the answers to one request, which share bounds.
+/// The total size of the answers to one request.
 #[derive(Default)]
 pub struct ScreenSize {
     points: AtomicUsize,
@@ -178,7 +176,7 @@ impl ScreenSize {
         }
         let message = format!(
             "the answers have more than {MAX_SCREEN_POINTS} points or {MAX_SCREEN_BYTES} bytes together: ask for \
-             fewer rows (limit), for a shorter window (from and to), or for some of them in requests of their own"
+             fewer rows (limit), for a shorter window (from and to), or in several requests"
         );
         Err(QueryError::parameter("ask", message))
     }
@@ -194,13 +192,12 @@ impl ScreenSize {
     }
 }
 
-/// The error of an answer that is too large.
 fn too_large((parameter, remedy): Less, what: &str) -> QueryError {
     let message = format!("the answer would have {what} are allowed: {remedy}");
     QueryError::parameter(parameter, message)
 }
 
-/// Refuses series of too many values. Call this before the values are computed.
+/// Refuses too many points. Call this before the points are computed.
 pub(super) fn check_points<Q: Question>(points: usize) -> Result<(), QueryError> {
     match points > MAX_POINTS {
         true => Err(too_large(
@@ -289,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn invisible_characters_are_escaped_and_parse_back() {
+    fn invisible_characters_are_escaped_and_read_back() {
         let name = "GET /é/\u{202e}gpj.exe\u{200b}\u{feff}\u{85}\u{e0041}\u{7f}\n\"😀";
         let json = ScreenSize::default().to_json(&name, LESS);
         let json = String::from_utf8(json.expect("it has room")).expect("UTF-8");

@@ -45,9 +45,9 @@ pub(super) enum Key {
 
 impl Key {
     /// The age up to which an answer is reused.
-    pub(super) fn age(&self) -> Duration {
+    pub(super) fn max_age(&self) -> Duration {
         Duration::from_secs(match self {
-            // Data of ended minutes hardly changes.
+            // This data hardly changes.
             Self::Tiers | Self::Profile(_) | Self::Versions(..) => 60,
             // An instance reports once a minute.
             Self::Instances(.., Some(_)) => 10,
@@ -55,8 +55,8 @@ impl Key {
         })
     }
 
-    /// The index of the answer's group. There are three groups, each bounded by a share of `query_bytes`.
-    pub(super) fn share(&self) -> usize {
+    /// The index of the answer's group. Each of the three groups is bounded by a share of `query_bytes`.
+    pub(super) fn group(&self) -> usize {
         match self {
             Self::Window(_) | Self::Running(..) => 0,
             Self::Records(..) => 1,

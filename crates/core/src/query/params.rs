@@ -18,13 +18,13 @@ const MAX_NUMBER: u64 = 1_000_000_000;
 /// The end of the message if the question has no parameters.
 pub(super) const NO_PARAMETER: &str = "no parameter is allowed";
 
-/// The parameters of a question without parameters.
+/// Accepts no parameters.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-/// Reads the parameters of a query. Refuses parameters that `T` does not have: a misspelt parameter is an error. `from`
-/// and `to` are read as one `window`; `to` is `now` by default.
+/// Reads the parameters of a query. Refuses parameters that `T` does not have. `from` and `to` are read as one
+/// `window`; `to` is by default the second after `now`.
 pub fn parse<T: DeserializeOwned>(query: Option<&str>, now: i64) -> Result<T, QueryError> {
     let (pairs, is_renamed) = one_window(checked(query)?, now)?;
     let mut last = (String::new(), String::new());
@@ -51,7 +51,7 @@ pub fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
         .collect()
 }
 
-/// The parameters. Refuses parameters that are given more than once or are too long.
+/// Refuses repeated parameters, and too long values.
 fn checked(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
     let pairs = pairs(query)?;
     for (at, (name, value)) in pairs.iter().enumerate() {
@@ -207,8 +207,8 @@ fn is_number(text: &str) -> bool {
 /// Decodes a name or a value. Returns `None` if the text is not percent-encoded UTF-8.
 fn decode(text: &str) -> Option<String> {
     let text = text.replace('+', " ");
-    let is_hex = |rest: &str| {
-        let digits = rest.as_bytes().get(..2);
+    let is_hex = |escape: &str| {
+        let digits = escape.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
     let is_whole = text.split('%').skip(1).all(is_hex);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_and_percent_signs() {
+    fn plus_signs_and_percent_signs_are_decoded() {
         let given = asked("q=a+b%2Bc%20%C3%A9&&context=GET+/users/{id}&flag=true").expect("valid");
         assert_eq!(given.q, "a b+c é");
         assert_eq!(given.context.as_deref(), Some("GET /users/{id}"));
@@ -268,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_never_panics(query in "[%a-f0-9=&+éqlimt]{0,40}") {
+        fn no_query_panics(query in "[%a-f0-9=&+éqlimt]{0,40}") {
             let _ = asked(&query);
         }
 

@@ -34,7 +34,7 @@ pub trait Answered: Default + DeserializeOwned + Send + Sync + 'static {
         "ask for fewer rows with limit, and for the others with offset",
     );
 
-    /// Answers the question on behalf of [`Reader::ask`].
+    /// Answers the question for [`Reader::ask`].
     fn answer(
         &self,
         source: &Source,
@@ -46,9 +46,9 @@ pub trait Answered: Default + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// Passes all questions to a macro. A line has: the name of the endpoint, with a required parameter if two questions
-/// share the name; the type of the question; the function that answers the question; the type of the answer; how to ask
-/// for less, if not by a limit; the number of values in the answer's series.
+/// Passes all questions to a macro. Each question has its endpoint; after `with`, the parameter that selects it among
+/// the questions of the endpoint; its type; the function that answers; the type of the answer; after `less`,
+/// `Answered::LESS`; after `points`, `Answered::points`.
 #[macro_export]
 macro_rules! questions {
     ($each:ident) => {
@@ -140,17 +140,17 @@ macro_rules! answered {
 }
 questions!(answered);
 
-/// Reads a `T`, or returns `None` if the text is the value of `all`.
+/// Reads a `T`, or returns `None` if the text equals `none`.
 fn or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    all: &str,
+    none: &str,
     from: D,
 ) -> Result<Option<T>, D::Error> {
     let text = String::deserialize(from)?;
-    if text == all {
+    if text == none {
         return Ok(None);
     }
     let value = T::deserialize(text.into_deserializer()).map(Some);
-    value.map_err(|error: D::Error| D::Error::custom(format!("{error}, or `{all}`")))
+    value.map_err(|error: D::Error| D::Error::custom(format!("{error}, or `{none}`")))
 }
 
 pub(super) fn or_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(

@@ -33,7 +33,6 @@ impl<T> std::ops::Deref for Answer<T> {
     }
 }
 
-/// A future that answers a question.
 pub(super) type Answering<'a, T> = BoxFuture<'a, Result<Answer<T>, QueryError>>;
 
 /// Answers the dashboard's questions in Rust. `Pulse::query` and `Dashboard::query` return a reader. All clones, and
@@ -75,7 +74,7 @@ impl Reader {
     /// [`QueryError::NotFound`] if no context, mark, instance, counter, ranking or row cache has the name;
     /// [`QueryError::Parameter`] if the series have more than 16,384 values.
     pub fn ask<'a, Q: Question>(&'a self, question: &'a Q) -> Answering<'a, Q::Answer> {
-        self.in_time(boxed(question.answer(&self.0)))
+        self.with_as_of(boxed(question.answer(&self.0)))
     }
 
     /// Answers a question in the form of the API: `heat_map?window=1h` returns the JSON of `api/heat_map?window=1h`.
@@ -84,7 +83,7 @@ impl Reader {
     ///
     /// # Errors
     /// The errors of [`ask`](Self::ask); [`QueryError::NotFound`] if the API has no question of this name;
-    /// [`QueryError::Parameter`] if the question does not have a given parameter.
+    /// [`QueryError::Parameter`] for a parameter that the question does not have.
     pub fn json<'a>(&'a self, question: &'a str) -> BoxFuture<'a, Result<String, QueryError>> {
         Box::pin(async move {
             let answer = json::ask(self, question, &ScreenSize::default()).await?;
@@ -93,14 +92,13 @@ impl Reader {
         })
     }
 
-    /// The health of this process. Its warnings name keys of the store that cannot be read. The answer needs no working
-    /// store.
+    /// The health of this process. Its warnings name unreadable keys of the store. The answer needs no working store.
     pub fn health(&self) -> BoxFuture<'_, Health> {
         Box::pin(async { answers::health(&self.0).await.health })
     }
 
     /// Adds to an answer the moment up to which it includes all samples.
-    pub(super) fn in_time<'a, T: Send + 'a>(
+    pub(super) fn with_as_of<'a, T: Send + 'a>(
         &'a self,
         mut answering: BoxFuture<'a, Result<T, QueryError>>,
     ) -> Answering<'a, T> {
@@ -121,7 +119,7 @@ impl Reader {
                     && !cause.kind().is_without_answer()
                 {
                     let warning = Condition::Read.warning(error.to_string());
-                    source.notices.fails(&source.clock, warning);
+                    source.notices.add_failure(&source.clock, warning);
                 }
             })
         })

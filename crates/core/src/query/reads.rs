@@ -1,5 +1,5 @@
-//! Cached reads of the store. A read is made at most once a second, and by one task at a time. All tasks share its
-//! answer.
+//! Cached reads of the store. One task at a time makes a read. All tasks share the answer for [`Key::max_age`], if the
+//! cache has room.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -29,10 +29,9 @@ pub(super) const PER_TEXT: usize = 200;
 /// An answer of any type, and its size in bytes.
 type Answer = Result<(Arc<dyn Any + Send + Sync>, usize), QueryError>;
 
-/// The reads, with their last answers.
 pub(super) struct Reads {
     clock: Clock,
-    /// The maximum bytes of the answers of each [share](Key::share).
+    /// The maximum bytes of the answers of each [group](Key::group).
     most_bytes: [usize; 3],
     flights: Mutex<HashMap<Key, Flight>>,
 }
@@ -150,7 +149,7 @@ impl Reads {
             let last = flight.last.as_ref();
             other == key
                 || Arc::strong_count(&flight.mutex) > 1
-                || last.is_some_and(|last| last.is_fresh(&self.clock, other.age()))
+                || last.is_some_and(|last| last.is_fresh(&self.clock, other.max_age()))
         });
         let is_alike = |other: &&Key| discriminant(*other) == discriminant(key);
         if !flights.contains_key(key) && flights.keys().filter(is_alike).count() >= MAX_KEYS {
@@ -162,7 +161,7 @@ impl Reads {
     fn fresh_answer(&self, key: &Key) -> Option<Answer> {
         let flights = lock(&self.flights);
         let last = flights.get(key)?.last.as_ref()?;
-        last.is_fresh(&self.clock, key.age())
+        last.is_fresh(&self.clock, key.max_age())
             .then(|| last.answer.clone())
     }
 
@@ -174,16 +173,16 @@ impl Reads {
             wall: self.clock.now_seconds(),
             answer: answer.clone(),
         };
-        let (share, mut flights) = (key.share(), lock(&self.flights));
+        let (group, mut flights) = (key.group(), lock(&self.flights));
         let mut has_room = |is_dropped: &dyn Fn(&Key, &mut Answered) -> bool| {
             let mut taken = answered.bytes();
             for (other, flight) in &mut *flights {
-                if other.share() == share {
+                if other.group() == group {
                     flight.last.take_if(|last| is_dropped(other, last));
                     taken += flight.last.as_ref().map_or(0, Answered::bytes);
                 }
             }
-            taken <= self.most_bytes[share]
+            taken <= self.most_bytes[group]
         };
         let is_old = |last: &Answered| last.bytes() > 0 && !last.is_fresh(&self.clock, FRESH);
         if (has_room(&|other, _| other == key) || has_room(&|_, last| is_old(last)))
@@ -193,7 +192,7 @@ impl Reads {
         }
     }
 
-    /// Forgets the last answer. Waits until a read in progress has ended, and forgets the new answer.
+    /// Waits for a read in progress, and then forgets the last answer.
     pub(super) async fn forget(&self, key: Key) {
         let mutex = self.mutex_of(&key);
         let _guard = mutex.lock().await;
@@ -223,10 +222,10 @@ pub(super) fn bytes_of<T>(answer: &[T], beside: fn(&T) -> usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, poll_fn};
-    use std::pin::Pin;
+    use std::future::pending;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Poll;
+
+    use futures_util::FutureExt;
 
     use super::*;
     use crate::clock::ManualClock;
@@ -235,10 +234,6 @@ mod tests {
     fn reads(most_bytes: usize) -> (Reads, ManualClock) {
         let (clock, manual) = Clock::manual(1_000_000);
         (Reads::new(clock, [most_bytes; 3]), manual)
-    }
-
-    async fn is_pending<T>(mut future: Pin<&mut impl Future<Output = T>>) -> bool {
-        poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
     }
 
     fn key(name: &str) -> Key {
@@ -271,13 +266,10 @@ mod tests {
     #[tokio::test]
     async fn a_waiting_caller_reads_if_the_reading_caller_is_dropped() {
         let ((reads, _), count) = (reads(9_999), AtomicUsize::new(0));
-        let mut first = Box::pin(reads.get(
-            key("a"),
-            |_: &Tiers| 0,
-            pending::<Result<Tiers, QueryError>>(),
-        ));
+        let silent = pending::<Result<Tiers, QueryError>>();
+        let mut first = Box::pin(reads.get(key("a"), |_: &Tiers| 0, silent));
         for _ in 0..3 {
-            assert!(is_pending(first.as_mut()).await);
+            assert!(first.as_mut().now_or_never().is_none());
         }
         let second = read(&reads, key("a"), &count);
         let dropped = async {
@@ -310,11 +302,16 @@ mod tests {
         }
         assert_eq!(count.load(Ordering::Relaxed), 1);
         manual.advance(FRESH);
-        assert!(is_pending(pin!(silent())).await);
+        assert!(silent().now_or_never().is_none());
     }
 
     #[tokio::test]
-    async fn cached_answers_are_bounded_in_bytes() {
+    async fn the_bytes_and_the_number_of_cached_answers_are_bounded() {
+        let ((all, _), count) = (reads(usize::MAX), AtomicUsize::new(0));
+        for n in 0..2 * MAX_KEYS {
+            read(&all, key(&n.to_string()), &count).await;
+        }
+        assert_eq!(lock(&all.flights).len(), MAX_KEYS);
         let one = bytes_of(&["a".to_owned()], |_| 0);
         let ((reads, manual), count) = (reads(one), AtomicUsize::new(0));
         let first = read(&reads, key("a"), &count).await;
@@ -326,14 +323,5 @@ mod tests {
         manual.advance(FRESH);
         let second = read(&reads, key("b"), &count).await;
         assert!(Arc::ptr_eq(&second, &read(&reads, key("b"), &count).await));
-    }
-
-    #[tokio::test]
-    async fn keys_are_bounded() {
-        let ((reads, _), count) = (reads(usize::MAX), AtomicUsize::new(0));
-        for n in 0..2 * MAX_KEYS {
-            read(&reads, key(&n.to_string()), &count).await;
-        }
-        assert_eq!(lock(&reads.flights).len(), MAX_KEYS);
     }
 }

@@ -25,17 +25,17 @@ pub struct Source {
     pub clock: Clock,
     /// The targets of requests.
     pub targets: Arc<Targets>,
-    /// The warnings about the configuration, and about wrong credentials.
+    /// The warnings about the configuration, wrong credentials and failures.
     pub notices: Notices,
     /// The state of this instance; `None` if this process is not an instance.
     pub process: Option<Arc<dyn Process>>,
-    /// The measured error of the clock; `None` in an instance, which measures the error itself.
+    /// The measured error of the clock; `None` in an instance, whose flusher measures the error.
     pub(super) skew: Option<Skew>,
     pub(super) reads: Reads,
     /// The book, and the time at which its last page was read.
     pub(super) last_book: Mutex<(Arc<Book>, Option<Tick>)>,
     pub(super) last_log: Mutex<Arc<ChangeLog>>,
-    pub(super) contacted: Mutex<Option<Tick>>,
+    pub(super) contacted_at: Mutex<Option<Tick>>,
     pub(super) instance_minutes: InstanceMinutes,
     pub(super) windows: Windows,
 }
@@ -62,8 +62,8 @@ pub trait Process: Send + Sync {
 
 impl Source {
     /// The data of a store. `query_bytes` bounds the caches. A process that is not an instance passes a clock of
-    /// [`skew::following`](crate::skew::following). The reader compares the clock with the store's time, and corrects a
-    /// wrong clock.
+    /// [`skew::following`](crate::skew::following). Its reader compares this clock with the store's time, and corrects
+    /// it.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -81,7 +81,7 @@ impl Source {
             reads: Reads::new(clock.clone(), [4, 1, 1].map(share)),
             last_book: Mutex::default(),
             last_log: Mutex::default(),
-            contacted: Mutex::default(),
+            contacted_at: Mutex::default(),
             store,
             clock,
             targets,

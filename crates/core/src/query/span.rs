@@ -19,8 +19,7 @@ pub struct Span {
     pub recorded: RecordedTime,
     /// The moment up to which all samples can be read.
     pub as_of: i64,
-    /// The end of the time that counts as recorded: `now` if `now` is only slightly later than `as_of`, or otherwise
-    /// `as_of`.
+    /// The end of the time that counts as recorded: `now`, or `as_of` if the lag is long or flushes fail.
     pub recorded_until: i64,
     /// The tiers of the records.
     pub tiers: Tiers,
@@ -65,7 +64,6 @@ impl Covered {
         }
     }
 
-    /// The time that slices cover.
     pub(super) async fn read(
         source: &Source,
         slices: WindowSlices,
@@ -81,15 +79,13 @@ impl Covered {
         source: &Source,
         span: &Span,
     ) -> Result<Self, QueryError> {
-        // Missing requests are in the records, but the answer may have slices of counters. So this function chooses
-        // slices of records.
+        // Only records have the missing requests, and the answer may have slices of counters.
         let slices = Window::of(self.from, self.to).slices(span.tiers, span.now);
         let all = source.sums(&ContextId::all(), slices).await?;
         let missing = all.measures.get(Measure::Missing);
         Ok(Self { missing, ..self })
     }
 
-    /// Whether enough of the window was recorded for a comparison.
     pub(super) fn is_mostly_recorded(&self) -> bool {
         self.complete > MOSTLY
     }

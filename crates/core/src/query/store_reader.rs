@@ -1,5 +1,4 @@
-//! Reads of the store. A read is made at most once a second and by one task at a time, even if many dashboards are
-//! open, and takes at most the deadline.
+//! Reads of the store. Most answers are cached for a second. A read takes at most the deadline.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,11 +44,10 @@ use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot};
 use tower_pulse_model::tiers::Tiers;
 use tower_pulse_model::timer_sums;
 
-/// Bytes of a profile.
-const PROFILE: usize = WEEK_HOURS * size_of::<ProfileHour>();
+const PROFILE_BYTES: usize = WEEK_HOURS * size_of::<ProfileHour>();
 
-/// A shared answer.
-type Shared<T> = Result<Arc<T>, QueryError>;
+/// A cached answer, which all callers share.
+type Cached<T> = Result<Arc<T>, QueryError>;
 
 /// The status of the store, and the recorded time.
 pub struct ReadStatus {
@@ -68,14 +66,14 @@ impl Source {
     }
 
     /// The current state of the fleet.
-    pub async fn fleet(&self) -> Shared<FleetSnapshot> {
+    pub async fn fleet(&self) -> Cached<FleetSnapshot> {
         let read = async { self.store.query().fleet(self.now()).await };
         self.reads.get(Key::Fleet, |_| 0, read).await
     }
 
     /// The additions of other programs to the book. Pages are read at a rate that does not depend on the number of
     /// contexts.
-    pub async fn book(&self) -> Shared<Book> {
+    pub async fn book(&self) -> Cached<Book> {
         let read = async {
             let (last, at) = lock(&self.last_book).clone();
             if at.is_some_and(|at| self.clock.since(at) < last.pause()) {
@@ -90,14 +88,14 @@ impl Source {
     }
 
     /// The contexts of one name, which differ in kind.
-    pub async fn contexts(&self, name: &str) -> Shared<Vec<ContextSnapshot>> {
+    pub async fn contexts(&self, name: &str) -> Cached<Vec<ContextSnapshot>> {
         let read = async { self.store.query().contexts(name, self.now()).await };
         let key = Key::Contexts(name.to_owned());
         self.reads.list(key, |_| 0, read).await
     }
 
     /// Counters, in the order of the query.
-    pub async fn counters(&self, query: &CounterQuery) -> Shared<Vec<CounterSeries>> {
+    pub async fn counters(&self, query: &CounterQuery) -> Cached<Vec<CounterSeries>> {
         let read = async { self.store.query().counters(query).await };
         let bytes = |counter: &CounterSeries| size_of_val(&*counter.slices);
         let key = Key::Counters(query.clone());
@@ -105,7 +103,7 @@ impl Source {
     }
 
     /// The sorted names of the user's counters that the store has at any of the precisions.
-    pub async fn counter_names(&self, precisions: Vec<u32>) -> Shared<Vec<String>> {
+    pub async fn counter_names(&self, precisions: Vec<u32>) -> Cached<Vec<String>> {
         let read = async { self.store.query().counter_names(&precisions).await };
         let key = Key::CounterNames(precisions.clone());
         self.reads.list(key, |_| 0, read).await
@@ -117,7 +115,7 @@ impl Source {
         context: &ContextId,
         width: u32,
         tier: Precision,
-    ) -> Shared<Vec<SliceSums>> {
+    ) -> Cached<Vec<SliceSums>> {
         let read = async {
             let query = RecordQuery {
                 contexts: vec![context.clone()],
@@ -132,7 +130,6 @@ impl Source {
         self.reads.list(key, |slice| slice.sums.bytes(), read).await
     }
 
-    /// The sums of a context over some slices.
     pub(super) async fn sums(
         &self,
         context: &ContextId,
@@ -148,7 +145,7 @@ impl Source {
     }
 
     /// The sums of all contexts over a window, and over the window before it.
-    pub async fn window(&self, window: Window) -> Shared<WindowSums> {
+    pub async fn window(&self, window: Window) -> Cached<WindowSums> {
         let span = self.recorded_span().await?;
         let window = window.rounded(span.tiers, self.now());
         let read = self.windows.sums(window, span);
@@ -157,7 +154,7 @@ impl Source {
     }
 
     /// The sums of all contexts over a window, and over the window with which it is compared.
-    pub async fn compared(&self, window: Window, against: Against) -> Shared<WindowSums> {
+    pub async fn compared(&self, window: Window, against: Against) -> Cached<WindowSums> {
         let sums = self.window(window).await?;
         let Some(other) = against.of(window, self.now()) else {
             return Ok(sums);
@@ -170,7 +167,7 @@ impl Source {
         }))
     }
 
-    /// The sums of one context over a part of a window: the window itself, or the window before it.
+    /// The sums of one context over a window if `part` is 0, or else over the window before it.
     async fn part_of(
         &self,
         window: Window,
@@ -198,8 +195,8 @@ impl Source {
         ])
     }
 
-    /// The contexts within whose requests a timer ran in a window.
-    pub async fn running(&self, window: Window, timer: RecordId) -> Shared<Vec<RunningTimer>> {
+    /// The contexts whose requests ran a timer in a window.
+    pub async fn running(&self, window: Window, timer: RecordId) -> Cached<Vec<RunningTimer>> {
         let tiers = self.tiers().await?;
         let window = window.rounded(tiers, self.now());
         let read = self.windows.running(window, tiers, timer);
@@ -207,8 +204,8 @@ impl Source {
         self.reads.list(key, |_| 0, read).await
     }
 
-    /// The requests of a window, counted by the targets of single contexts.
-    pub async fn path_targets(&self, window: Window) -> Shared<TargetSums> {
+    /// The request counts of each `PathTarget`, in a window.
+    pub async fn path_targets(&self, window: Window) -> Cached<TargetSums> {
         let span = self.recorded_span().await?;
         let read = self.windows.targets(window, span);
         let bytes = |sums: &TargetSums| size_of_val(&*sums.counts);
@@ -234,7 +231,7 @@ impl Source {
     }
 
     /// The names of all contexts in the record index.
-    pub(super) async fn names(&self) -> Shared<Names> {
+    pub(super) async fn names(&self) -> Cached<Names> {
         let read = async {
             let index = self.store.query().record_index(self.now()).await?;
             let contexts = index.contexts.into_iter();
@@ -247,14 +244,14 @@ impl Source {
     }
 
     /// The ranking of the slowest contexts.
-    pub async fn slowest(&self) -> Shared<Vec<RankedContext>> {
+    pub async fn slowest(&self) -> Cached<Vec<RankedContext>> {
         let read = async { self.store.query().slowest(RANKING_LEN).await };
         self.reads.get(Key::Slowest, |_| 0, read).await
     }
 
     /// All rankings of the store without their ids, by name.
     #[cfg(feature = "rankings")]
-    pub async fn rankings(&self) -> Shared<Vec<(String, RankingPage)>> {
+    pub async fn rankings(&self) -> Cached<Vec<(String, RankingPage)>> {
         let read = async {
             let mut rankings = Vec::new();
             for name in self.store.query().rankings().await? {
@@ -273,7 +270,7 @@ impl Source {
 
     /// A part of the scheduled rows of a cache, and the number of all rows.
     #[cfg(feature = "row-cache")]
-    pub async fn rows(&self, list: &ListRows, query: RowsQuery) -> Shared<RowList> {
+    pub async fn rows(&self, list: &ListRows, query: RowsQuery) -> Cached<RowList> {
         let read = async { list(query.clone()).await };
         let bytes = |list: &RowList| reads::bytes_of(&list.rows, |_| 0);
         self.reads.get(Key::Rows(query.clone()), bytes, read).await
@@ -311,7 +308,7 @@ impl Source {
         &self,
         contexts: &[ContextId],
         hour: i64,
-    ) -> Shared<Vec<SlowRequests>> {
+    ) -> Cached<Vec<SlowRequests>> {
         let contexts = contexts.to_vec();
         let query = SlowRequestQuery { contexts, hour };
         let read = async { self.store.query().slow_requests(&query).await };
@@ -321,11 +318,11 @@ impl Source {
     }
 
     /// The hour-of-week profile of a context; `None` if the context has no profile.
-    pub async fn profile(&self, context: &ContextId) -> Shared<Option<Profile>> {
+    pub async fn profile(&self, context: &ContextId) -> Cached<Option<Profile>> {
         let id = RecordId::new(context.kind, &context.name);
         let read = async { profiles::profile(self.store.journal(), id, self.now()).await };
         let key = Key::Profile(context.clone());
-        self.reads.get(key, |_| PROFILE, read).await
+        self.reads.get(key, |_| PROFILE_BYTES, read).await
     }
 
     /// The moment up to which all samples can be read, in Unix seconds.
@@ -340,7 +337,7 @@ impl Source {
 
     /// The time since the store last returned its status; `None` if it never has.
     pub fn contact_age(&self) -> Option<Duration> {
-        lock(&self.contacted).map(|at| self.clock.since(at))
+        lock(&self.contacted_at).map(|at| self.clock.since(at))
     }
 
     /// The tiers of the store.
@@ -353,12 +350,11 @@ impl Source {
     }
 
     /// The status of the store.
-    pub async fn status(&self) -> Shared<ReadStatus> {
+    pub async fn status(&self) -> Cached<ReadStatus> {
         let read = async {
             let now = self.now();
             let sent = self.clock.wall_nanos();
-            // `unsent` is read before the store is asked, because the store's answer may include samples that are sent
-            // in the meantime.
+            // `unsent` is read before the store is asked, so the store's answer includes all other samples.
             let unsent = self.process.as_ref().and_then(|process| process.unsent());
             let (mut store, tiers) = tokio::try_join!(
                 async { Ok(self.store.upkeep().status(now).await?) },
@@ -369,7 +365,7 @@ impl Source {
             if let Some(origin) = skew.and_then(|skew| skew.note(&self.clock, sent, store.time)) {
                 self.clock.follow(origin);
             }
-            *lock(&self.contacted) = Some(self.clock.tick());
+            *lock(&self.contacted_at) = Some(self.clock.tick());
             let as_of = unsent.map_or(store.as_of, |unsent| store.as_of.min(unsent.since));
             let is_failing = unsent.is_some_and(|unsent| unsent.is_failing);
             let span = Span {
@@ -385,9 +381,9 @@ impl Source {
         self.reads.get(Key::Status, |_| 0, read).await
     }
 
-    /// The changes. Each read gets the acknowledgements; the changes are read again only after a new judgement, once a
+    /// The changes. Each read gets the acknowledgements, but reads the changes again only after a judgement, once a
     /// minute.
-    pub async fn changes(&self) -> Shared<ChangeLog> {
+    pub async fn changes(&self) -> Cached<ChangeLog> {
         let read = async {
             let last = lock(&self.last_log).clone();
             let log = read_changes_after(self.store.journal(), last).await?;
@@ -398,21 +394,21 @@ impl Source {
     }
 
     /// The known kinds of errors, and when each was first and last seen.
-    pub async fn errors(&self) -> Shared<Vec<(Arc<str>, SeenError)>> {
+    pub async fn errors(&self) -> Cached<Vec<(Arc<str>, SeenError)>> {
         let read = boxed(errors::read(self.store.journal()));
         self.reads.list(Key::Errors, |_| 0, read).await
     }
 
     /// The marks, including removed ones.
-    pub async fn marks(&self) -> Shared<Marks> {
+    pub async fn marks(&self) -> Cached<Marks> {
         let read = boxed(marks::read(self.store.journal()));
         let read = async { Ok::<_, StoreError>(read.await?.marks) };
         self.reads.get(Key::Marks, |_| 0, read).await
     }
 
     /// The requests of a version and of the other versions in the minutes in which they ran side by side. The answer is
-    /// cached, because the records of an ended minute hardly change.
-    pub async fn versions(&self, version: &Arc<str>, minutes: Vec<i64>) -> Shared<Versions> {
+    /// cached for a minute, because the records of an ended minute hardly change.
+    pub async fn versions(&self, version: &Arc<str>, minutes: Vec<i64>) -> Cached<Versions> {
         let read = async {
             let mut versions = Versions::default();
             for minute in &minutes {
@@ -433,7 +429,7 @@ impl Source {
         slices: WindowSlices,
         context: Option<RecordId>,
         instance: Option<&str>,
-    ) -> Shared<Comparison> {
+    ) -> Cached<Comparison> {
         let created = self.recorded_span().await?.generation;
         let minutes = slices.from..slices.to;
         let key = Key::Instances(minutes.clone(), context, instance.map(Arc::from));

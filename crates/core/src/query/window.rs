@@ -21,13 +21,13 @@ const LENGTHS: [i64; 8] = [
     300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000, 7_776_000,
 ];
 
-/// The maximum lag of flushing and folding, in seconds. With a longer lag, the missing time counts as not recorded.
+/// The maximum lag of flushing and folding, in seconds. After a longer lag, the missing time counts as not recorded.
 const LAG: i64 = 15;
 
 /// The end of the time that counts as recorded at `now`, if all samples until `as_of` can be read. A lag of at most
-/// [`LAG`] counts as recorded too. With `uncertain`, no lag counts as recorded, because the lag may last.
-pub(super) fn recorded_until(as_of: i64, now: i64, uncertain: bool) -> i64 {
-    let is_recent = !uncertain && as_of.saturating_add(LAG) >= now;
+/// [`LAG`] counts as recorded too. If flushes fail, no lag counts as recorded, because the lag may last.
+pub(super) fn recorded_until(as_of: i64, now: i64, is_failing: bool) -> i64 {
+    let is_recent = !is_failing && as_of.saturating_add(LAG) >= now;
     if is_recent { now } else { as_of.min(now) }
 }
 
@@ -55,7 +55,7 @@ enum Asked {
     Between(i64, i64),
     /// Like `Between`, without the window before it.
     Alone(i64, i64),
-    /// A UTC hour by its distance from the current hour, which is 0.
+    /// The UTC hour that began this many hours before the current one.
     HoursAgo(i64),
 }
 
@@ -117,7 +117,6 @@ impl Window {
         Self(Asked::Alone(from, to))
     }
 
-    /// The last `seconds` before now.
     pub(super) const fn seconds(seconds: i64) -> Self {
         Self(Asked::Last(seconds))
     }
@@ -153,13 +152,14 @@ impl Window {
         }
     }
 
-    /// The slices that cover the window at `now`. Their tier is the finest that still has the first slice, and for a
-    /// moving window also the first slice of the window before it. If no tier still has them, the tier that goes back
-    /// furthest is chosen. No slice starts after `now`, except in a UTC hour and in a window in the future.
+    /// The slices that cover the window at `now`. A UTC hour has half hours. Other windows have the finest tier that
+    /// still has their first slice, and for `Last` also the first slice of the window before. If no tier has them, the
+    /// tier that goes back furthest is chosen. No slice starts after `now`, except in a UTC hour and in a window in the
+    /// future.
     pub(super) fn slices(self, tiers: Tiers, now: i64) -> WindowSlices {
         let bounds = self.bounds(now);
         if self.is_hour() {
-            // Half hours, because few slices with fine histograms suffice.
+            // Half hours are few, and have fine histograms.
             return WindowSlices::around(&bounds, TIERS[1].seconds, TIERS[1], i64::MIN);
         }
         let of_tier =
@@ -230,7 +230,6 @@ impl FromStr for Window {
 /// Adjacent slices of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WindowSlices {
-    /// The tier.
     pub(super) tier: Precision,
     /// Start of the first slice, in Unix seconds.
     pub(super) from: i64,
@@ -242,8 +241,8 @@ pub(super) struct WindowSlices {
 }
 
 impl WindowSlices {
-    /// The slices of `length` seconds that cover the time between the bounds: at least one slice, made of slices of
-    /// `tier`. The store keeps the tier since `since`, in Unix seconds.
+    /// At least one slice of `length` seconds, to cover the bounds. The store has the records of `tier` since `since`,
+    /// in Unix seconds.
     pub(super) fn around(bounds: &Range<i64>, length: u32, tier: Precision, since: i64) -> Self {
         let (precision, length) = (Precision::new(length, 1), i64::from(length));
         let from = precision.slice(bounds.start);
@@ -271,12 +270,10 @@ impl WindowSlices {
         }
     }
 
-    /// The length, in seconds.
     pub(super) fn seconds(&self) -> i64 {
         self.to.saturating_sub(self.from)
     }
 
-    /// The slices that are still retained at `now`.
     #[must_use]
     pub(super) fn retained(&self, now: i64) -> Self {
         Self {
@@ -291,7 +288,6 @@ impl WindowSlices {
         (from..to).step_by(self.tier.seconds as usize)
     }
 
-    /// Whether a time lies within the slices.
     pub(super) fn contains(&self, time: i64) -> bool {
         (self.from..self.to).contains(&time)
     }
@@ -313,7 +309,6 @@ impl WindowSlices {
         covered.with_seconds(recorded.seconds(from, to), self.passed(now))
     }
 
-    /// The times in which the service was not running.
     pub(super) fn not_running(&self, recorded: &RecordedTime, until: i64, now: i64) -> Vec<Gap> {
         let (from, to) = self.retained_until(until, now);
         recorded.gaps(from, to).collect()

@@ -1,9 +1,9 @@
-//! The request that this thread is working on. The layer marks the thread, so that a second layer of the same `Pulse`
-//! and the timers within the request find the request.
+//! The request that this thread is working on. The layer notes the request's recorder on the thread. A second layer of
+//! the same `Pulse` and the timers within the request then find the request.
 //!
-//! Marking the thread costs two exchanges of one number per poll. The first timer of a request creates a [`Scope`],
-//! which the thread holds until the poll ends. The guard of the request then takes the scope from the thread, and gives
-//! it back at the next poll.
+//! This note costs two exchanges of one number per poll. The first timer of a request creates a [`Scope`], which the
+//! thread holds until the poll ends. The guard of the request then takes the scope from the thread, and gives it back
+//! at the next poll.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -12,60 +12,60 @@ use super::RecordingState;
 use super::scope::Scope;
 
 thread_local! {
-    /// The mark of this thread. The lower half is the id of the recorder whose request the thread is working on. The
-    /// upper half is the id of the recorder of the next outer layer, with the bit [`UNSETTLED`].
+    /// The lower half is the id of the recorder whose request this thread is working on. The upper half is the id of
+    /// the recorder of the next outer layer, with the bit [`UNSETTLED`].
     static ACTIVE: Cell<u64> = const { Cell::new(0) };
     /// The scopes of the requests that this thread is working on, and of the futures that
     /// [`Within`](super::Within) wraps, outermost first.
     static SCOPES: RefCell<Vec<ActiveScope>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The bit of the mark that an outer layer checks: if set, the layer must take a scope, or a context from an inner
-/// layer, off this thread. An inner layer, a timer or a [`Within`](super::Within) sets the bit. The id of a recorder
-/// has 31 bits, so it never sets this bit.
+/// The bit of `ACTIVE` that an outer layer checks: if set, the layer must take a scope, a panic, or an inner layer's
+/// context from this thread. An inner layer, a timer, a panic or a [`Within`](super::Within) sets the bit. The id of a
+/// recorder has 31 bits, so it never sets this bit.
 pub const UNSETTLED: u64 = 1 << 63;
 
 /// A scope that timers of its recorder find.
 struct ActiveScope {
-    recorder: u32,
-    /// The mark when the scope was entered. `None` if the scope was created within a layer of another recorder, whose
-    /// mark hides the depth of the scope's layer.
-    mark: Option<u64>,
+    recorder_id: u32,
+    /// `ACTIVE` when the scope was entered. `None` if the scope was created within a layer of another recorder: the
+    /// value in the scope's own layer is then unknown.
+    recorders: Option<u64>,
     scope: Arc<Scope>,
 }
 
-/// Marks this thread as working on a request of a recorder. Returns the previous mark, for [`leave`]. The id 0 does not
-/// change the mark.
+/// Notes that this thread works on a request of a recorder. Returns the previous `ACTIVE`, for [`leave`]. The id 0 does
+/// not change `ACTIVE`.
 #[inline(always)]
 pub fn enter(id: u32) -> u64 {
     let id = u64::from(id);
-    let mark = |active: &Cell<u64>| {
+    let exchange = |active: &Cell<u64>| {
         let before = active.get();
         active.set(if id == 0 { before } else { before << 32 | id });
         before
     };
-    ACTIVE.try_with(mark).unwrap_or(0)
+    ACTIVE.try_with(exchange).unwrap_or(0)
 }
 
-/// Restores the mark that [`enter`] has returned. Returns whether [`UNSETTLED`] was set.
+/// Restores the value that [`enter`] has returned. Returns whether [`UNSETTLED`] was set.
 #[inline(always)]
 pub fn leave(before: u64) -> bool {
     let left = ACTIVE.try_with(|active| active.replace(before));
     left.is_ok_and(|left| left & UNSETTLED != 0)
 }
 
-/// Whether this thread is working on a request of any recorder.
+/// Whether this thread is within a layer or a [`Within`](super::Within).
 #[inline(always)]
 pub fn is_within_any() -> bool {
     ACTIVE.try_with(Cell::get).unwrap_or(0) != 0
 }
 
-/// Whether this thread is working on a request of a layer, and not only within a [`Within`](super::Within).
+/// Whether this thread is within a layer.
 pub fn is_within_layer() -> bool {
     ACTIVE.try_with(Cell::get).unwrap_or(0) & !UNSETTLED != 0
 }
 
-/// Whether this thread is working on a request of this recorder.
+/// Whether `id` is one of the two innermost recorders at work on this thread.
 pub fn is_within(id: u32) -> bool {
     let active = ACTIVE.try_with(Cell::get).unwrap_or(0);
     active != 0 && (active as u32 == id || outer(active) == id)
@@ -73,11 +73,11 @@ pub fn is_within(id: u32) -> bool {
 
 /// The id of the recorder around the innermost one.
 #[inline(always)]
-fn outer(mark: u64) -> u32 {
-    ((mark & !UNSETTLED) >> 32) as u32
+fn outer(active: u64) -> u32 {
+    ((active & !UNSETTLED) >> 32) as u32
 }
 
-/// Sets [`UNSETTLED`] in the mark of this thread.
+/// Sets [`UNSETTLED`] on this thread.
 pub fn mark_unsettled() {
     let _ = ACTIVE.try_with(|active| active.set(active.get() | UNSETTLED));
 }
@@ -92,8 +92,8 @@ pub fn has_scopes() -> bool {
 #[cold]
 #[inline(never)]
 pub fn resume(id: u32, scope: &Arc<Scope>) {
-    let mark = ACTIVE.try_with(Cell::get).unwrap_or(0) & !UNSETTLED;
-    push(id, Some(mark), scope.clone());
+    let recorders = ACTIVE.try_with(Cell::get).unwrap_or(0) & !UNSETTLED;
+    push(id, Some(recorders), scope.clone());
 }
 
 /// Takes the scope of a request from the thread, after [`leave`].
@@ -101,55 +101,53 @@ pub fn suspend(id: u32, before: u64) -> Option<Arc<Scope>> {
     if id == 0 {
         return None;
     }
-    let mark = before << 32 | u64::from(id);
+    let recorders = before << 32 | u64::from(id);
     let is_mine = |active: &ActiveScope| {
-        active.recorder == id && active.mark.is_none_or(|entered| entered == mark)
+        active.recorder_id == id && active.recorders.is_none_or(|entered| entered == recorders)
     };
     remove(is_mine)
 }
 
-/// The scope of the request of this recorder that this thread is working on, created if it does not exist. `None`
-/// outside of requests.
+/// The scope of this thread's request of a recorder, created if it is missing. `None` outside of requests.
 pub fn scope(recording: &RecordingState) -> Option<Arc<Scope>> {
     let active = ACTIVE.try_with(Cell::get).unwrap_or(0);
     if active == 0 {
         return None;
     }
-    let (id, mark) = (recording.id(), active & !UNSETTLED);
-    let (is_innermost, is_outer) = (mark as u32 == id, outer(mark) == id);
+    let (id, recorders) = (recording.id(), active & !UNSETTLED);
+    let (is_innermost, is_outer) = (recorders as u32 == id, outer(recorders) == id);
     let is_entered = |entered: Option<u64>| match entered {
         None => true,
-        Some(entered) if is_innermost => entered == mark,
+        Some(entered) if is_innermost => entered == recorders,
         Some(entered) if is_outer => entered as u32 == id || outer(entered) == id,
         Some(_) => true,
     };
     let innermost = |scopes: &RefCell<Vec<ActiveScope>>| {
         let scopes = scopes.borrow();
-        let mut of_recorder = scopes.iter().rev().filter(|scope| scope.recorder == id);
-        let last = of_recorder.next().filter(|last| is_entered(last.mark));
+        let mut of_recorder = scopes.iter().rev().filter(|scope| scope.recorder_id == id);
+        let last = of_recorder.next().filter(|last| is_entered(last.recorders));
         last.map(|last| last.scope.clone())
     };
     let existing = SCOPES.try_with(innermost).ok()?;
     if existing.is_some() || !(is_innermost || is_outer) {
         return existing;
     }
-    // A run that is known only at its end may have begun before this moment.
+    // A timer recorded only at its end may have begun before now, but not before the recorder.
     let scope = Arc::new(Scope::new(recording.started()));
-    push(id, is_innermost.then_some(mark), scope.clone());
+    push(id, is_innermost.then_some(recorders), scope.clone());
     Some(scope)
 }
 
-fn push(recorder: u32, mark: Option<u64>, scope: Arc<Scope>) {
+fn push(recorder_id: u32, recorders: Option<u64>, scope: Arc<Scope>) {
     let active = ActiveScope {
-        recorder,
-        mark,
+        recorder_id,
+        recorders,
         scope,
     };
     let _ = SCOPES.try_with(|scopes| scopes.borrow_mut().push(active));
     mark_unsettled();
 }
 
-/// Removes the innermost scope that `matches`.
 fn remove(matches: impl Fn(&ActiveScope) -> bool) -> Option<Arc<Scope>> {
     let innermost = |scopes: &RefCell<Vec<ActiveScope>>| {
         let mut scopes = scopes.borrow_mut();
@@ -160,8 +158,8 @@ fn remove(matches: impl Fn(&ActiveScope) -> bool) -> Option<Arc<Scope>> {
 }
 
 /// Runs a function whose timers count under a scope.
-pub fn within<T>(recorder: u32, scope: &Arc<Scope>, run: impl FnOnce() -> T) -> T {
-    let _entered = Entered::new(recorder, scope);
+pub fn within<T>(recorder_id: u32, scope: &Arc<Scope>, run: impl FnOnce() -> T) -> T {
+    let _entered = Entered::new(recorder_id, scope);
     run()
 }
 
@@ -172,9 +170,9 @@ pub(super) struct Entered<'a> {
 }
 
 impl<'a> Entered<'a> {
-    pub(super) fn new(recorder: u32, scope: &'a Arc<Scope>) -> Self {
+    pub(super) fn new(recorder_id: u32, scope: &'a Arc<Scope>) -> Self {
         let before = ACTIVE.try_with(Cell::get).unwrap_or(0);
-        push(recorder, Some(before & !UNSETTLED), scope.clone());
+        push(recorder_id, Some(before & !UNSETTLED), scope.clone());
         Self { scope, before }
     }
 }
@@ -183,7 +181,7 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         drop(remove(|active| Arc::ptr_eq(&active.scope, self.scope)));
         if self.before == 0 {
-            // Outside of requests, no layer resets the mark.
+            // Outside of layers, only this code resets `ACTIVE`.
             let _ = ACTIVE.try_with(|active| active.set(0));
         }
     }

@@ -1,7 +1,7 @@
 //! A cell: the sums of one context and shard since the last drain.
 //!
-//! The values in a cell are atomics because the crate has no unsafe code. As only the thread that took the
-//! [shard](super::shards) accesses them, plain loads and stores are enough.
+//! The values in a cell are atomics because the crate has no unsafe code. Only the thread that took the
+//! [shard](super::shards) accesses them, so plain loads and stores are enough.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -31,8 +31,8 @@ pub(super) const NO_CODE: u16 = 0;
 /// The code of most successes. A success without a response counts as a response with this code.
 const OK: u16 = 200;
 
-/// The numbers that a sample adds to measures. A cell calls `add_to` only where it needs the numbers. An array of all
-/// numbers would be written to the stack for each request, although few requests need it.
+/// The numbers that a sample adds to measures. `add_to` computes them on demand, because an array would cost each
+/// request a write to the stack.
 pub(super) trait Measured: Copy {
     /// Calls `add` with each number. `nanos` is the duration of the sample.
     fn add_to(self, nanos: u64, add: impl FnMut(Measure, u64));
@@ -47,7 +47,7 @@ impl<const N: usize> Measured for [(Measure, u64); N] {
     }
 }
 
-/// The number of the first outcome that is not always a success.
+/// The number of the first outcome that is no success.
 const FIRST_UNSUCCESSFUL: u8 = Outcome::ClientError as u8;
 
 /// Number of samples by the bucket of their duration.
@@ -60,7 +60,7 @@ impl Buckets {
 
     #[inline(always)]
     fn add(&self, nanos: u64) {
-        let bucket = &self.0[place_of(nanos)];
+        let bucket = &self.0[cell_bucket(nanos)];
         let n = bucket.load(Ordering::Relaxed);
         bucket.store(n.saturating_add(1), Ordering::Relaxed);
     }
@@ -82,9 +82,8 @@ struct CodeCounts {
     successes: u64,
 }
 
-/// The bucket of a duration in a cell.
 #[inline(always)]
-fn place_of(nanos: u64) -> usize {
+fn cell_bucket(nanos: u64) -> usize {
     bucket_of(nanos).min(BUCKETS_PER_CELL - 1)
 }
 
@@ -92,7 +91,7 @@ fn place_of(nanos: u64) -> usize {
 fn range_of(times: &DurationSums) -> Range<usize> {
     match times.count {
         0 => 0..0,
-        _ => place_of(times.min)..place_of(times.max) + 1,
+        _ => cell_bucket(times.min)..cell_bucket(times.max) + 1,
     }
 }
 
@@ -100,8 +99,8 @@ fn lock(codes: &Mutex<CodeCounts>) -> MutexGuard<'_, CodeCounts> {
     codes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sums of one context and shard since the last drain. The number of samples is the sum of the outcomes, as
-/// each sample has exactly one.
+/// Sums of one context and shard since the last drain. The number of samples is the sum of the outcomes, because each
+/// sample has one outcome.
 pub(super) struct Cell {
     sum: AtomicU64,
     /// The sum of the squares: its lower and its upper half.
@@ -114,20 +113,20 @@ pub(super) struct Cell {
     buckets: Buckets,
     /// The failures among the samples in `buckets`. Created with the first failure.
     failures: OnceLock<Box<Buckets>>,
-    /// The censored samples in `buckets`: those that were cut off. Created with the first censored sample.
+    /// The censored samples in `buckets`, which were cut off. Created with the first censored sample.
     censored: OnceLock<Box<Buckets>>,
     /// Created with the first response that is not a success with the code [`OK`]. No thread waits for the lock,
     /// because only the thread that took the shard uses it.
     codes: OnceLock<Box<Mutex<CodeCounts>>>,
 }
 
-/// The copy of a cell that a drain makes, so that it can evaluate the cell after the shard is released.
+/// A drain's copy of a cell. The drain evaluates the copy after the shard is released.
 pub(super) struct Scratch {
     times: DurationSums,
     outcomes: OutcomeCounts,
     codes: CodeCounts,
     measures: Measures,
-    /// Outside the range of `times`, `buckets`, `failures` and `censored` hold leftovers of earlier copies.
+    /// Counts outside of the range of `times` are leftovers of earlier copies; likewise below.
     buckets: [u32; BUCKETS_PER_CELL],
     /// The failures in the buckets; valid only if `has_failures`.
     failures: [u32; BUCKETS_PER_CELL],
@@ -155,7 +154,6 @@ impl Cell {
         })
     }
 
-    /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         let optional = [&self.failures, &self.censored].into_iter();
         let created = optional.filter(|buckets| buckets.get().is_some()).count();
@@ -191,8 +189,8 @@ impl Cell {
             }
         });
         self.buckets.add(nanos);
-        // One comparison finds the samples that are always successes: the first outcomes, without an error. A second
-        // comparison finds the responses whose code `codes` counts.
+        // The first comparison leaves out successes: outcomes before 4xx without an error. The second comparison finds
+        // responses with a code other than 200.
         if (outcome as u8).wrapping_add(u8::from(error) * FIRST_UNSUCCESSFUL) >= FIRST_UNSUCCESSFUL
             || !matches!(code, OK | NO_CODE)
         {
@@ -217,7 +215,7 @@ impl Cell {
             _ if error => &self.failures,
             Outcome::ClientError => &self.failures,
             Outcome::Cancelled | Outcome::BodyAborted => &self.censored,
-            // The user's rule does not count the sample as an error.
+            // A success with another code, or a sample that is no error by the user's rule.
             _ => return,
         };
         part.get_or_init(|| Box::new(Buckets::new())).add(nanos);

@@ -8,16 +8,17 @@ use super::shards::thread_number;
 use crate::error::BuildError;
 use tower_pulse_model::context::is_reserved;
 
-/// Refuses a counter name that the crate itself uses.
+/// Refuses an empty counter name, or a name that the crate itself uses.
 pub fn check_counter(field: &'static str, name: &str) -> Result<(), BuildError> {
     if name.is_empty() || is_reserved(name) {
-        let allowed = "not empty, and not hits, errors or micros, alone or before a colon: those are counted by tower-pulse itself";
+        let allowed = "must not be empty, and must not be hits, errors or micros, alone or before a colon: tower-pulse \
+                       counts these itself";
         return Err(BuildError::new(field, format!("{name:?}"), allowed));
     }
     Ok(())
 }
 
-/// A number that several threads add to, each to its own stripe.
+/// A number that several threads add to, each on one stripe.
 #[derive(Debug)]
 pub(super) struct Striped {
     stripes: Box<[Stripe]>,
@@ -109,17 +110,15 @@ impl Gauge {
     }
 }
 
-/// A counter and its name.
 #[derive(Debug)]
-pub(super) struct CounterEntry {
+pub(super) struct NamedCounter {
     pub(super) name: Arc<str>,
     pub(super) value: Striped,
     dirty_bit: DirtyBit,
 }
 
-impl CounterEntry {
-    /// A counter at 0 with `stripes` stripes, a power of two. The counter sets the dirty bit when it has something to
-    /// drain.
+impl NamedCounter {
+    /// `stripes` is a power of two. The counter sets `dirty_bit` when it has something to drain.
     pub(super) fn new(name: Arc<str>, stripes: usize, dirty_bit: DirtyBit) -> Self {
         Self {
             name,
@@ -133,7 +132,7 @@ impl CounterEntry {
 /// [counters](https://docs.rs/tower-pulse/latest/tower_pulse/guide/counters_rankings_rows/index.html#counters). Cheap
 /// to clone. Keep a `Counter` that you use often.
 #[derive(Clone, Debug)]
-pub struct Counter(pub(super) Arc<CounterEntry>);
+pub struct Counter(pub(super) Arc<NamedCounter>);
 
 impl Counter {
     /// Adds `n`, which may be negative, to the current slices. Takes a few nanoseconds and does no I/O.

@@ -1,14 +1,14 @@
-//! The details of a request. They are recorded if the request is slow or fails.
+//! The details of a request, which are recorded if the request is slow or fails.
 
 use super::scope::RequestTimers;
 use tower_pulse_model::failure::Failure;
 
-/// Which details of slow and failed requests are recorded.
+/// Options for the details of slow and failed requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DetailOptions {
-    /// The id of the trace or of the request.
+    /// Whether the id of the trace or of the request is recorded.
     pub trace_ids: bool,
-    /// The path without the query.
+    /// Whether the path without the query is recorded.
     pub paths: bool,
     /// Whether failures are listed without their messages.
     pub hides_messages: bool,

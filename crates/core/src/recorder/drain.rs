@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 
 use super::cell::Scratch;
-use super::counter::CounterEntry;
+use super::counter::NamedCounter;
 use super::flush_counters::FlushCounters;
 use super::in_flight::Flow;
 use super::minute_reports::ReportCollector;
@@ -32,8 +32,8 @@ use tower_pulse_model::slices::Merge;
 const SECOND: i64 = 1_000_000_000;
 
 /// A flush starts early when a ranking has this many pending ids, or half of its maximum if that is more: additions
-/// beyond the maximum would be dropped. Contexts and counters never cause an early flush, as their maxima bound the
-/// memory of the pending batch.
+/// beyond the maximum would have no room. Contexts and counters never cause an early flush, because their maxima bound
+/// the memory of the pending batch.
 const CROWDED_IDS: usize = 1_000;
 
 /// The pending batch and the counts of the drain. No request takes its lock.
@@ -45,28 +45,28 @@ pub struct Drain {
 
 pub(super) struct State {
     pending: Batch,
-    /// The second of the oldest sample that the flush has taken and that may not be in the store yet.
+    /// The second of the oldest sample that the flush has taken, but the store may not have yet.
     taken_since: Option<i64>,
-    /// The number of marks that the flush has taken and that may not be in the store yet.
+    /// The number of marks that the flush has taken, but the store may not have yet.
     taken_marks: usize,
     flush: FlushCounters,
     totals: HashMap<ContextId, Totals>,
-    pub(super) entries: Entries,
+    pub(super) copies: RegistryCopies,
     scratch: Box<Scratch>,
     all: Arc<str>,
     drained_at: i64,
     slow: SlowRequestDrain,
     reports: ReportCollector,
-    /// The requests in flight of the contexts in `entries.http`.
+    /// The requests in flight of the contexts in `copies.http`.
     pub(super) flows: Vec<Flow>,
 }
 
-/// Copies of the registries' entries, so that a drain holds no lock of a registry.
+/// Copies of the registries, so that a drain holds no lock of a registry.
 #[derive(Default)]
-pub(super) struct Entries {
+pub(super) struct RegistryCopies {
     pub(super) http: Vec<Arc<ContextHandle>>,
     timers: Vec<Arc<ContextHandle>>,
-    counters: Vec<Arc<CounterEntry>>,
+    counters: Vec<Arc<NamedCounter>>,
 }
 
 impl Drain {
@@ -79,7 +79,7 @@ impl Drain {
                 taken_marks: 0,
                 flush: FlushCounters::default(),
                 totals: HashMap::new(),
-                entries: Entries::default(),
+                copies: RegistryCopies::default(),
                 scratch: Scratch::new(),
                 all: ALL.into(),
                 drained_at: now,
@@ -98,8 +98,8 @@ impl Drain {
         state.reports.instance = instance.into();
     }
 
-    /// Sets the current fleet. Minutes are reported only if the application has a version or the fleet has other
-    /// instances.
+    /// Sets the current fleet. Requests are reported by minute only if the application has a version or the fleet has
+    /// other instances.
     pub fn set_fleet(&self, fleet: Fleet) {
         lock(&self.state).reports.fleet = fleet;
     }
@@ -110,7 +110,7 @@ impl Drain {
     }
 
     /// Takes the pending batch. [`unsent_since`](Self::unsent_since) includes its samples until
-    /// [`all_sent`](Self::all_sent).
+    /// [`note_all_sent`](Self::note_all_sent).
     pub fn take(&self) -> Batch {
         lock(&self.state).take()
     }
@@ -121,7 +121,7 @@ impl Drain {
     }
 
     /// Notes that all taken samples are in the store or lost.
-    pub fn all_sent(&self) {
+    pub fn note_all_sent(&self) {
         let mut state = lock(&self.state);
         (state.taken_since, state.taken_marks) = (None, 0);
     }
@@ -172,7 +172,6 @@ impl Drain {
     }
 }
 
-/// Whether a ranking of a batch has enough ids to flush the batch early.
 fn is_crowded(batch: &Batch) -> bool {
     let mut rankings = batch.rankings.values();
     rankings.any(|ranking| {
@@ -200,8 +199,8 @@ impl Recorder {
         self.drain_to(&mut lock(&self.drain.state));
     }
 
-    /// Moves all samples into the pending batch, takes the batch, and makes the clock follow the time of `origin`, or
-    /// the wall clock if `None`.
+    /// Moves all samples into the pending batch, and takes the batch. Makes the clock follow `origin`, or the wall
+    /// clock if `None`.
     pub(crate) fn drain_and_follow(&self, origin: Option<i64>) -> Batch {
         let mut state = lock(&self.drain.state);
         let state = &mut *state;
@@ -213,10 +212,10 @@ impl Recorder {
     }
 
     fn drain_to(&self, state: &mut State) {
-        self.http.refresh(&mut state.entries.http);
-        self.timers.refresh(&mut state.entries.timers);
-        self.counters.refresh(&mut state.entries.counters);
-        let flows = state.entries.http.len();
+        self.http.refresh(&mut state.copies.http);
+        self.timers.refresh(&mut state.copies.timers);
+        self.counters.refresh(&mut state.copies.counters);
+        let flows = state.copies.http.len();
         state.flows.resize(flows, Flow::default());
 
         let now = self.recording.clock().now_nanos();
@@ -230,51 +229,51 @@ impl Recorder {
         let mut all = Aggregate::default();
         state.slow.begin(second, now.div_euclid(SECOND));
         state.reports.begin(&mut state.pending, second);
-        let entries = std::mem::take(&mut state.entries);
-        for entry in self.due(&entries, state.slow.concerns_all()) {
-            if let Some(list) = &entry.slow {
-                let listed = list.drain(&entry.cells, state.slow.parameters);
+        let copies = std::mem::take(&mut state.copies);
+        for handle in self.due(&copies, state.slow.concerns_all()) {
+            if let Some(list) = &handle.slow {
+                let listed = list.drain(&handle.cells, state.slow.parameters);
                 if !listed.is_empty() && !self.recording.is_closed() {
-                    let context = ContextId::new(entry.kind, entry.name.clone());
+                    let context = ContextId::new(handle.kind, handle.name.clone());
                     state
                         .totals_of(&context, &self.limits)
                         .add_exemplars(&listed);
                     state.slow.add(&mut state.pending, context, listed);
                 }
             }
-            // Timers and kinds are drained before requests. A request is recorded before its timers and its kind, so
+            // Timers and kinds are drained before requests. A request is recorded before its timers and its kind. So
             // each drained timer or kind has its request in this drain or an earlier one.
-            let timers = entry.timers.drain();
-            let kinds = std::mem::take(&mut *lock(&entry.kinds));
-            let aggregate = entry.cells.drain(&mut state.scratch);
+            let timers = handle.timers.drain();
+            let kinds = std::mem::take(&mut *lock(&handle.kinds));
+            let aggregate = handle.cells.drain(&mut state.scratch);
             let is_idle = aggregate.is_none() && timers.is_none() && kinds.is_empty();
             let mut aggregate = aggregate.unwrap_or_default();
             aggregate.kinds = kinds;
-            if entry.kind == Kind::Http && !entry.unmatched {
+            if handle.kind == Kind::Http && !handle.is_unmatched {
                 // The begun requests are taken after the samples. A request begins before it ends, so each ended
                 // request counts as begun.
-                let begun = entry.cells.take_begun();
-                let flow = &mut state.flows[entry.cells.place()];
+                let begun = handle.cells.take_begun();
+                let flow = &mut state.flows[handle.cells.index()];
                 flow.add(begun, &aggregate.times, now.div_euclid(SECOND));
             }
             if is_idle {
                 continue;
             }
             if self.recording.is_closed() {
-                state.flush.dropped.requests += aggregate.times.count;
+                state.flush.dropped.samples += aggregate.times.count;
                 continue;
             }
-            if entry.kind == Kind::Http {
+            if handle.kind == Kind::Http {
                 // Timers are left out, because they are of interest only per context.
                 all.merge(&aggregate);
-                state.reports.add(entry.id, &aggregate);
+                state.reports.add(handle.id, &aggregate);
             }
             aggregate.timers = timers.unwrap_or_default();
-            state.add_to_pending(entry, second, &aggregate, &self.limits);
+            state.add_to_pending(handle, second, &aggregate, &self.limits);
         }
-        let counters = &entries.counters;
-        self.counters.take_dirty(counters.len(), |place| {
-            let counter = &counters[place];
+        let counters = &copies.counters;
+        self.counters.take_dirty(counters.len(), |index| {
+            let counter = &counters[index];
             let n = counter.value.take();
             if n == 0 {
                 return;
@@ -286,7 +285,7 @@ impl Recorder {
             state.flush.recorded += Amounts::of_additions(n.unsigned_abs());
             state.pending.count(&counter.name, second, n);
         });
-        state.entries = entries;
+        state.copies = copies;
         let ranked = self.rankings.drain(&mut state.pending, second);
         match self.recording.is_closed() {
             true => state.flush.dropped += Amounts::of_additions(ranked),
@@ -313,22 +312,22 @@ impl Recorder {
         }
     }
 
-    /// The contexts to drain: those in which something happened since the last drain, or all contexts if `all`. The
-    /// dirty bits of all contexts are taken before the first context is drained.
-    fn due<'a>(&'a self, entries: &'a Entries, all: bool) -> Vec<&'a ContextHandle> {
+    /// The contexts to drain: contexts in which something happened since the last drain, or all contexts if
+    /// `wants_all`. The dirty bits of all contexts are taken before the first context is drained.
+    fn due<'a>(&'a self, copies: &'a RegistryCopies, wants_all: bool) -> Vec<&'a ContextHandle> {
         let mut due: Vec<&ContextHandle> = Vec::new();
-        let registries = [(&self.http, &entries.http), (&self.timers, &entries.timers)];
-        for (registry, entries) in registries {
-            registry.take_dirty(entries.len(), |place| {
-                if !all {
-                    due.push(&entries[place]);
+        let registries = [(&self.http, &copies.http), (&self.timers, &copies.timers)];
+        for (registry, copy) in registries {
+            registry.take_dirty(copy.len(), |index| {
+                if !wants_all {
+                    due.push(&copy[index]);
                 }
             });
-            if all {
-                due.extend(entries.iter().map(|entry| &**entry));
+            if wants_all {
+                due.extend(copy.iter().map(|context| &**context));
             }
         }
-        // This context is in no registry, so each drain visits it.
+        // `<unmatched>` is in no registry, so each drain visits it.
         due.push(&self.unmatched);
         due
     }
@@ -337,15 +336,15 @@ impl Recorder {
     #[cfg(feature = "query")]
     pub fn counter_totals(&self) -> HashMap<Arc<str>, i64> {
         let mut guard = lock(&self.drain.state);
-        let entries = &mut guard.entries.counters;
-        self.counters.refresh(entries);
+        let counters = &mut guard.copies.counters;
+        self.counters.refresh(counters);
         let overflow = &self.counters.overflow;
         let mut totals = HashMap::new();
-        for entry in entries {
-            let total = entry.value.total();
-            // The overflow entry always exists, so it is left out while its total is 0.
-            if total != 0 || !Arc::ptr_eq(entry, overflow) {
-                let sum: &mut i64 = totals.entry(entry.name.clone()).or_default();
+        for counter in counters {
+            let total = counter.value.total();
+            // The overflow counter always exists, so it is left out while its total is 0.
+            if total != 0 || !Arc::ptr_eq(counter, overflow) {
+                let sum: &mut i64 = totals.entry(counter.name.clone()).or_default();
                 *sum = sum.saturating_add(total);
             }
         }
@@ -415,19 +414,19 @@ impl State {
 
     fn add_to_pending(
         &mut self,
-        entry: &ContextHandle,
+        handle: &ContextHandle,
         second: i64,
         aggregate: &Aggregate,
         limits: &Limits,
     ) {
         let count = aggregate.times.count;
-        self.flush.recorded.requests += count;
-        if matches!(&*entry.name, OVERFLOW | TIMER_OVERFLOW) {
+        self.flush.recorded.samples += count;
+        if matches!(&*handle.name, OVERFLOW | TIMER_OVERFLOW) {
             self.flush.overflowed += count;
         }
         let pending = &mut self.pending;
-        pending.add(&entry.name, entry.kind, second, aggregate);
-        let context = ContextId::new(entry.kind, entry.name.clone());
+        pending.add(&handle.name, handle.kind, second, aggregate);
+        let context = ContextId::new(handle.kind, handle.name.clone());
         self.totals_of(&context, limits).add(aggregate);
     }
 

@@ -1,11 +1,11 @@
 //! Exemplars lead a reader from a bucket of a context's durations to a trace. The exemplar of a bucket is its newest
 //! slow or failed request with a trace id. Exemplars cost nothing if no trace ids are recorded.
 
-use super::totals::{BOUNDS, PLACES};
+use super::totals::{BOUND_BUCKETS, BOUNDS};
 use tower_pulse_model::slow_request::EXEMPLARS;
 
 /// One exemplar for each bucket, and one for the errors.
-const _: () = assert!(EXEMPLARS == PLACES + 1);
+const _: () = assert!(EXEMPLARS == BOUND_BUCKETS + 1);
 
 /// A request that is an example of the requests in its bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Exemplar {
 /// The exemplars of a context.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exemplars {
-    buckets: [Option<Box<Exemplar>>; PLACES],
+    buckets: [Option<Box<Exemplar>>; BOUND_BUCKETS],
     error: Option<Box<Exemplar>>,
 }
 
@@ -34,9 +34,9 @@ impl Exemplar {
 
 impl Exemplars {
     /// The newest request in adjacent buckets that a scraper sees as one bucket. Its duration is above the bound before
-    /// `places`, and at most the last bound of `places`.
-    pub fn newest(&self, places: std::ops::RangeInclusive<usize>) -> Option<&Exemplar> {
-        let buckets = self.buckets.get(places)?.iter().flatten();
+    /// `buckets`, and at most their last bound.
+    pub fn newest(&self, buckets: std::ops::RangeInclusive<usize>) -> Option<&Exemplar> {
+        let buckets = self.buckets.get(buckets)?.iter().flatten();
         buckets.map(|exemplar| &**exemplar).max_by_key(|e| e.ended)
     }
 
@@ -45,16 +45,16 @@ impl Exemplars {
         self.error.as_deref()
     }
 
-    /// Makes a request the exemplar of its bucket if it is the newest request in the bucket, and of the errors if it is
-    /// the newest error.
+    /// Makes a request the exemplar of its bucket, and an error also the exemplar of the errors, unless a newer one
+    /// exists.
     pub fn add(&mut self, exemplar: &Exemplar, is_error: bool) {
-        // The bucket of the exact duration, because readers compare the duration with the bounds.
+        // The exact duration decides, because readers compare it with the bounds.
         let seconds = exemplar.seconds();
-        let place = BOUNDS.partition_point(|bound| *bound < seconds);
+        let bucket = BOUNDS.partition_point(|bound| *bound < seconds);
         if is_error {
             replace(&mut self.error, exemplar);
         }
-        replace(&mut self.buckets[place], exemplar);
+        replace(&mut self.buckets[bucket], exemplar);
     }
 }
 
@@ -87,15 +87,15 @@ mod tests {
             };
             exemplars.add(&exemplar, is_error);
         }
-        let newest = |places| exemplars.newest(places).map(|e| &*e.trace_id);
-        let place = |bound| BOUNDS.iter().position(|b| *b == bound).expect("a bound");
+        let newest = |buckets| exemplars.newest(buckets).map(|e| &*e.trace_id);
+        let bucket = |bound| BOUNDS.iter().position(|b| *b == bound).expect("a bound");
         assert_eq!(newest(0..=0), Some("at the bound"));
-        assert_eq!(newest(place(0.075)..=place(0.075)), Some("new"));
-        assert_eq!(newest(place(0.1)..=place(0.1)), Some("next"));
+        assert_eq!(newest(bucket(0.075)..=bucket(0.075)), Some("new"));
+        assert_eq!(newest(bucket(0.1)..=bucket(0.1)), Some("next"));
         // A scraper's bucket from 50 to 100 ms covers two buckets, and has the newer of their exemplars.
-        assert_eq!(newest(place(0.075)..=place(0.1)), Some("next"));
-        assert_eq!(newest(PLACES - 1..=PLACES - 1), Some("beyond"));
-        assert_eq!(newest(1..=place(0.05)), None);
+        assert_eq!(newest(bucket(0.075)..=bucket(0.1)), Some("next"));
+        assert_eq!(newest(BOUNDS.len()..=BOUNDS.len()), Some("beyond"));
+        assert_eq!(newest(1..=bucket(0.05)), None);
         assert_eq!(exemplars.error().map(|e| &*e.trace_id), Some("new"));
     }
 }

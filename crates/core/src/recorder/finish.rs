@@ -26,7 +26,8 @@ impl Ended {
 }
 
 impl ContextHandle {
-    /// Records a sample that began at `start` and ends now, and the polls of a span. Returns its nanoseconds.
+    /// Records a sample that began at `start` and ends now, and the polls of a span. Returns the nanoseconds of the
+    /// sample.
     #[inline]
     pub fn finish(&self, start: Tick, outcome: Outcome, polls: Option<&RequestPolls>) -> u64 {
         let (clock, thread) = (self.recording.clock(), thread_number());
@@ -42,7 +43,7 @@ impl ContextHandle {
         nanos
     }
 
-    /// Counts a request that begins, on the thread of this number.
+    /// Counts a request that begins, on the thread with this number.
     #[inline(always)]
     pub fn begin(&self, thread: usize) {
         self.cells.begin(thread);
@@ -74,7 +75,7 @@ impl ContextHandle {
         self.recording.in_flight.add(thread, -1);
     }
 
-    /// Records a request that was polled several times, or never.
+    /// Records a request that was not ready at its first poll.
     #[inline(never)]
     fn record_polled(
         &self,

@@ -1,4 +1,4 @@
-//! Counts of draining and flushing. They share the lock of the drain.
+//! Counts of draining and flushing, under the lock of the drain.
 
 use tower_pulse_model::amounts::Amounts;
 
@@ -19,7 +19,7 @@ pub struct FlushCounters {
     pub last_error: Option<String>,
     /// The amounts that were recorded after the shutdown.
     pub dropped: Amounts,
-    /// Requests that are counted as `<overflow>`.
+    /// Samples that are counted as `<overflow>`.
     pub overflowed: u64,
     /// Nanoseconds by which the last drain was late.
     pub lag: i64,

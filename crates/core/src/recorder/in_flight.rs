@@ -26,7 +26,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Adds the requests that have begun and those that have ended by `now`, in Unix seconds.
+    /// Adds the requests that have begun and the requests that have ended by `now`, in Unix seconds.
     pub(super) fn add(&mut self, begun: i64, ended: &DurationSums, now: i64) {
         if self.in_flight <= 0 || ended.count > 0 {
             self.since = now;
@@ -41,13 +41,13 @@ impl Recorder {
     /// then the paths with the most requests.
     pub fn paths_in_flight(&self, now: i64) -> Vec<PathInFlight> {
         let state = lock(&self.drain.state);
-        let flows = state.entries.http.iter().zip(&state.flows);
+        let flows = state.copies.http.iter().zip(&state.flows);
         let paths = flows.filter(|(_, flow)| flow.in_flight > 0);
-        let paths = paths.map(|(entry, flow)| {
+        let paths = paths.map(|(handle, flow)| {
             let seconds = now.saturating_sub(flow.since).max(0).unsigned_abs();
             let usual = flow.longest.saturating_mul(TIMES_THE_LONGEST) / 1_000_000_000;
             PathInFlight {
-                path: entry.id,
+                path: handle.id,
                 in_flight: flow.in_flight.unsigned_abs(),
                 seconds,
                 hangs: seconds >= HANGS_AFTER && seconds > usual,
@@ -72,7 +72,8 @@ mod tests {
     fn the_time_without_an_end_counts_only_while_requests_are_in_flight() {
         let mut flow = Flow::default();
         let drains = [
-            // Requests that have begun and ended, and the second; then the expected requests in flight, and since when.
+            // The begun and the ended requests, and the second. Then the expected requests in flight, and their
+            // `since`.
             ((1, 0, 200), (1, 200)),
             ((2, 0, 230), (3, 200)),
             ((1, 1, 240), (3, 240)),
@@ -92,12 +93,12 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_paths_are_named_and_those_that_hang_first() {
+    fn paths_that_hang_are_listed_before_the_busiest_paths() {
         let recorder = TestRecorder::new(99);
         let begin = |path: usize, requests| {
-            let entry = recorder.entry(Kind::Http, &format!("GET /{path}"));
-            (0..requests).for_each(|_| entry.begin(0));
-            entry.id
+            let handle = recorder.context(Kind::Http, &format!("GET /{path}"));
+            (0..requests).for_each(|_| handle.begin(0));
+            handle.id
         };
         let at = |second| {
             recorder.clock.set_wall(NOW + second);
@@ -107,7 +108,7 @@ mod tests {
             paths.collect::<Vec<_>>()
         };
         let hanging = begin(0, 1);
-        recorder.requests("GET /1", [45_000]);
+        recorder.cancelled_requests("GET /1", [45_000]);
         let slow = begin(1, 40);
         assert_eq!(at(0), [(slow, 40, 0, false), (hanging, 1, 0, false)]);
         let busy: Vec<_> = (2..40).map(|path| begin(path, path)).collect();

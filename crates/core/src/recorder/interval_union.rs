@@ -38,7 +38,6 @@ impl IntervalUnion {
         }
     }
 
-    /// The length of the union.
     pub(super) fn total(&self) -> u64 {
         let open = self.open.iter().map(|(start, end)| end - start);
         self.settled + open.sum::<u64>()
@@ -52,24 +51,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_interval_around_many_others_covers_them() {
+    fn a_long_interval_covers_shorter_ones_and_earlier_gaps() {
         let mut covered = IntervalUnion::default();
-        for at in 1..1_000 {
-            covered.add(10 * at, 10 * at + 3, Some(0));
-        }
+        (1..1_000).for_each(|at| covered.add(10 * at, 10 * at + 3, Some(0)));
         assert!(covered.open.len() <= MAX_OPEN);
         covered.add(0, 10_000, None);
         assert_eq!(covered.total(), 10_000);
-    }
-
-    #[test]
-    fn an_interval_that_is_known_only_at_its_end_covers_earlier_gaps() {
+        // The last two intervals are known only at their ends.
         let mut covered = IntervalUnion::default();
         for (start, end) in [(5, 10), (20, 25), (0, 22), (18, 30)] {
             covered.add(start, end, None);
         }
         assert_eq!(covered.total(), 30);
-        // Of more than 64 intervals, the oldest are settled, with the gaps between them.
+        // Of more than 64 intervals, the oldest are settled.
         let mut covered = IntervalUnion::default();
         (1..=100).for_each(|at| covered.add(10 * at, 10 * at + 3, None));
         assert_eq!((covered.total(), covered.open.len()), (300, MAX_OPEN));

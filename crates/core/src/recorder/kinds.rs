@@ -67,8 +67,8 @@ impl ContextHandle {
         self.cells.touch();
     }
 
-    /// Counts the kind of a timer's failure. Leaves the failure to the request that this thread is working on, in case
-    /// the request ends as an error without a failure of its own.
+    /// Counts the kind of a timer's failure. Passes the failure to this thread's request, in case the request ends as
+    /// an error without its own failure.
     pub fn fail_timer(&self, failure: Failure) {
         self.count_failure(&failure);
         if let Some(scope) = active::scope(&self.recording) {
@@ -81,27 +81,26 @@ impl ContextHandle {
 mod tests {
     use super::*;
     use crate::recorder::tests::{TestRecorder, root};
+    use tower_pulse_model::aggregate::Aggregate;
+    use tower_pulse_model::batch::Batch;
     use tower_pulse_model::context::{ContextId, Kind};
-    use tower_pulse_model::tally::Kinds;
 
-    /// The kinds of a context in a batch.
-    fn kinds(recorder: &TestRecorder, context: &ContextId) -> Kinds {
-        let batch = recorder.drained();
+    fn sums(batch: &Batch, context: &ContextId) -> Aggregate {
         let delta = batch.contexts.get(context);
         let record = delta.and_then(|delta| delta.records[0].iter().next());
-        record.map_or_else(Kinds::default, |(_, sums)| sums.kinds.clone())
+        record.map_or_else(Aggregate::default, |(_, sums)| sums.clone())
     }
 
     #[test]
     fn kinds_beyond_the_limits_are_counted_together() {
         let recorder = TestRecorder::new(999);
         let fail = |context: &str, kind: String| {
-            let entry = recorder.entry(Kind::Http, context);
-            entry.count_failure(&Failure::new(kind));
+            let handle = recorder.context(Kind::Http, context);
+            handle.count_failure(&Failure::new(kind));
         };
         (0..10_000).for_each(|kind| fail("GET /", format!("{}", kind % 5_000)));
         fail("GET /", OTHER.to_owned());
-        let counted = kinds(&recorder, &root());
+        let counted = sums(&recorder.drained(), &root()).kinds;
         let names: Vec<_> = counted.iter().map(|(kind, _)| &**kind).collect();
         assert_eq!(names, ["0", "1", "10", "11", "12", "13", "14", "15"]);
         assert_eq!((counted.get("15"), counted.total()), (2, 10_001));
@@ -109,25 +108,24 @@ mod tests {
         for kind in ["255", "256"] {
             fail("GET /b", kind.to_owned());
         }
-        let counted = kinds(&recorder, &ContextId::new(Kind::Http, "GET /b"));
+        let context = ContextId::new(Kind::Http, "GET /b");
+        let counted = sums(&recorder.drained(), &context).kinds;
         assert_eq!((counted.get("255"), counted.other()), (1, 1));
     }
 
     #[test]
     fn a_kind_that_is_drained_after_its_request_counts_in_all_contexts_too() {
         let recorder = TestRecorder::new(9);
-        let entry = recorder.entry(Kind::Http, "GET /");
-        entry.count_failure(&Failure::new("late"));
+        let handle = recorder.context(Kind::Http, "GET /");
+        handle.count_failure(&Failure::new("late"));
         let batch = recorder.drained();
         for context in [root(), ContextId::all()] {
-            let delta = batch.contexts.get(&context).expect("it failed");
-            let mut records = delta.records[0].iter();
-            let (_, sums) = records.next().expect("a record");
+            let sums = sums(&batch, &context);
             assert_eq!((sums.times.count, sums.kinds.get("late")), (0, 1));
         }
-        assert_eq!(kinds(&recorder, &root()), Kinds::default());
+        assert!(recorder.drained().is_empty());
         recorder.recording.close();
-        entry.count_failure(&Failure::new("late"));
+        handle.count_failure(&Failure::new("late"));
         assert!(recorder.drained().is_empty());
     }
 }

@@ -16,7 +16,7 @@ pub struct Limits {
     pub max_counters: usize,
     /// The size of the pending records, in bytes, above which they are compacted.
     pub pending_bytes: usize,
-    /// Which responses are errors.
+    /// The rule that decides which responses are errors.
     pub error_rule: MaybeErrorRule,
     /// The details that are recorded of a slow or failed request.
     pub details: DetailOptions,

@@ -13,12 +13,9 @@ use tower_pulse_model::minute_report::{
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 
-/// Collects the minute reports of this instance. Reports are made only if the fleet has other instances, or the
-/// application has a version.
+/// Requests are reported only if the fleet has other instances, or the application has a version.
 pub(super) struct ReportCollector {
-    /// The name of this instance.
     pub(super) instance: Arc<str>,
-    /// The version of the application.
     version: Option<Arc<str>>,
     /// The fleet at the last heartbeat.
     pub(super) fleet: Fleet,
@@ -61,7 +58,6 @@ impl ReportCollector {
         }
     }
 
-    /// Reports the measurements of the runtime and the process that were added.
     pub(super) fn report_machines(&mut self, pending: &mut Batch) {
         for (minute, machine) in self.machines.drain(..) {
             pending.add_report(MinuteReport {
@@ -83,7 +79,6 @@ impl ReportCollector {
         }
     }
 
-    /// Reports the collected samples.
     pub(super) fn report(&mut self, pending: &mut Batch) {
         if self.contexts.is_empty() {
             return;
@@ -119,19 +114,14 @@ mod tests {
         }
     }
 
-    /// Moves the clock to the second, and drains.
-    fn drain_at(recorder: &TestRecorder, second: i64) {
+    /// Moves the clock to the second. Returns the minutes that are reported, with the requests of each context.
+    fn reports_at(recorder: &TestRecorder, second: i64) -> Vec<(i64, Vec<u64>)> {
         recorder.clock.set_wall(NOW + second);
-        recorder.drain();
-    }
-
-    /// The minutes that were reported, with the requests of each context.
-    fn reports(recorder: &TestRecorder) -> Vec<(i64, Vec<u64>)> {
         let counts = |report: &MinuteReport| {
             let contexts = report.contexts.iter();
             contexts.map(|(_, sums)| sums.times.count).collect()
         };
-        let batch = recorder.drain.take();
+        let batch = recorder.drained();
         let reports = batch.reports.iter();
         let reports = reports.map(|report| (report.minute - NOW, counts(report)));
         reports.collect()
@@ -143,14 +133,12 @@ mod tests {
         recorder.drain.set_instance("a");
         recorder.drain.set_fleet(fleet(1, &["1", "2"]));
         for second in 0..200 {
-            recorder.requests("GET /", [1]);
-            drain_at(&recorder, second);
-            assert_eq!(reports(&recorder), []);
+            recorder.cancelled_requests("GET /", [1]);
+            assert_eq!(reports_at(&recorder, second), []);
         }
         // With a second instance, minutes are reported.
         recorder.drain.set_fleet(fleet(2, &[]));
-        recorder.requests("GET /", [1]);
-        drain_at(&recorder, 240);
-        assert_eq!(reports(&recorder), [(180, vec![1])]);
+        recorder.cancelled_requests("GET /", [1]);
+        assert_eq!(reports_at(&recorder, 240), [(180, vec![1])]);
     }
 }

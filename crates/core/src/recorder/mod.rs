@@ -3,12 +3,12 @@
 //! The layer passes the duration of each request to this module. Once a second, a drain moves the sums to the batch.
 //! Read `cell` (the sums of a context), `shards` (where a sample is added), `registry` (contexts and counters by name),
 //! and `recording` (the state that all contexts share). Then read `timer`, `counter` and `ranking` (measurements of the
-//! application's own code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and
-//! `timer_cells` (which timers ran within which requests), `spans` (timers of spans), `kinds` and `panics` (how
-//! requests failed), `queue` (how long requests have waited in front of this process), `slow`, `slow_drain` and
-//! `details` (the slowest and the failed requests one by one), `finish` (where a request ends), and `in_flight` (which
-//! requests have not ended). Last, read `dirty_bits` (which contexts have something to drain), `drain` (from the cells
-//! to the batch), `minute_reports` (the minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
+//! application's own code), and `response` and `request_outcome` (the rules for errors). Timers within requests are in
+//! `active`, `scope` and `timer_cells`, timers of spans in `spans`, failures in `kinds` and `panics`, and the wait in
+//! front of this process in `queue`. The slowest and the failed requests are in `slow`, `slow_drain` and `details`. A
+//! request ends in `finish`; `in_flight` has requests that have not ended. Last, read `dirty_bits` (contexts that have
+//! something to drain), `drain` (from the cells to the batch), `minute_reports` (the minutes of this instance),
+//! `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
 mod cell;
@@ -39,7 +39,7 @@ mod slow_drain;
 pub mod spans;
 mod sync;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod timer;
 mod timer_cells;
 pub mod totals;
@@ -69,7 +69,7 @@ use http::StatusCode;
 
 use crate::clock::Clock;
 use crate::error::BuildError;
-use counter::CounterEntry;
+use counter::NamedCounter;
 use dirty_bits::{DirtyBit, DirtyBits};
 use registry::Registry;
 use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
@@ -125,7 +125,7 @@ pub struct ContextHandle {
     pub name: Arc<str>,
     /// Whether the context is a page or a timer.
     pub kind: Kind,
-    unmatched: bool,
+    is_unmatched: bool,
     /// Whether responses are inspected beyond their status, by the user's rule for errors, or because no route
     /// matched.
     inspects_heads: bool,
@@ -156,7 +156,7 @@ pub struct Recorder {
     timers: Registry<ContextHandle>,
     /// The number of timers whose names come from spans. `max_contexts` does not count them.
     span_timers: AtomicUsize,
-    counters: Registry<CounterEntry>,
+    counters: Registry<NamedCounter>,
     /// The rankings of this process.
     pub rankings: Rankings,
     /// The drain, which moves samples from the cells to the batch.
@@ -176,7 +176,7 @@ impl std::fmt::Debug for ContextHandle {
 }
 
 impl Recorder {
-    /// Number of shards of each context.
+    /// The number of shards that suits this machine.
     pub fn shards_of_this_machine() -> usize {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         workers.next_power_of_two().clamp(MIN_SHARDS, MAX_SHARDS)
@@ -190,7 +190,7 @@ impl Recorder {
     /// Approximate bytes of the contexts, the counters and the pending batch.
     pub fn bytes(&self) -> usize {
         let context = |c: &ContextHandle| size_of_val(c) + c.name.len() + c.cells.bytes();
-        let counter = |c: &CounterEntry| size_of_val(c) + c.name.len();
+        let counter = |c: &NamedCounter| size_of_val(c) + c.name.len();
         let contexts = self.http.sum(context) + self.timers.sum(context);
         contexts + self.counters.sum(counter) + self.drain.pending_bytes()
     }
@@ -199,11 +199,11 @@ impl Recorder {
     pub fn new(clock: Clock, precisions: Precisions, limits: Limits) -> Self {
         let shards = Self::shards_of_this_machine();
         let recording = Arc::new(RecordingState::new(clock.clone(), &limits));
-        let entry = |name: &str, kind, dirty_bit| {
+        let handle = |name: &str, kind, dirty_bit| {
             ContextHandle::new(name.into(), kind, dirty_bit, shards, &recording)
         };
-        let overflow = |name: &'static str, kind| move |dirty_bit| entry(name, kind, dirty_bit);
-        let unmatched = entry(
+        let overflow = |name: &'static str, kind| move |dirty_bit| handle(name, kind, dirty_bit);
+        let unmatched = handle(
             context::UNMATCHED,
             Kind::Http,
             DirtyBits::new(1).dirty_bit(0),
@@ -213,13 +213,13 @@ impl Recorder {
             queue: None,
             http: Registry::new(limits.max_contexts, overflow(context::OVERFLOW, Kind::Http)),
             timers: Registry::new(
-                // One more for the name of all further spans.
+                // One more for the timer that all further spans share.
                 limits.max_contexts + MAX_SPAN_TIMERS + 1,
                 overflow(context::TIMER_OVERFLOW, Kind::Timer),
             ),
             span_timers: AtomicUsize::new(0),
             counters: Registry::new(limits.max_counters, |dirty_bit| {
-                CounterEntry::new(context::OVERFLOW.into(), shards, dirty_bit)
+                NamedCounter::new(context::OVERFLOW.into(), shards, dirty_bit)
             }),
             rankings: Rankings::default(),
             drain: Drain::new(precisions, clock.now_nanos(), limits.app_version.clone()),
@@ -229,7 +229,7 @@ impl Recorder {
         };
         let header = recorder.limits.queue_header.clone();
         recorder.queue =
-            header.map(|header| Queue::new(header, recorder.entry(Kind::Timer, QUEUE)));
+            header.map(|header| Queue::new(header, recorder.context(Kind::Timer, QUEUE)));
         recorder
     }
 
@@ -243,7 +243,7 @@ impl Recorder {
     }
 
     /// The context of this name, or `<overflow>` if there are too many contexts.
-    pub fn entry(&self, kind: Kind, name: &str) -> Arc<ContextHandle> {
+    pub fn context(&self, kind: Kind, name: &str) -> Arc<ContextHandle> {
         let name = match kind {
             Kind::Timer => context::timer_name(name),
             _ => context::clean_name(name),
@@ -253,10 +253,10 @@ impl Recorder {
             _ if name == context::UNMATCHED => return self.unmatched.clone(),
             _ => &self.http,
         };
-        if let Some(entry) = registry.get(&name) {
-            return entry;
+        if let Some(handle) = registry.get(&name) {
+            return handle;
         }
-        // The kinds share one maximum.
+        // Requests and timers share one maximum.
         let of_spans = self.span_timers.load(Ordering::Relaxed);
         if self.contexts().saturating_sub(of_spans) >= self.limits.max_contexts {
             self.recording
@@ -272,32 +272,32 @@ impl Recorder {
     pub fn record_request(&self, context: &str, duration: Duration, ended: RequestOutcome) {
         // The name of a context that exists needs no cleaning.
         let existing = self.existing_http(context);
-        let entry = existing.unwrap_or_else(|| self.entry(Kind::Http, context));
-        let ended = ended.judge(self.recording.error_rule());
+        let handle = existing.unwrap_or_else(|| self.context(Kind::Http, context));
+        let ended = ended.ended(self.recording.error_rule());
         let (thread, nanos) = (thread_number(), nanos_of(duration));
-        entry.begin(thread);
-        entry.record_ended(thread, nanos, ended, &RequestDetails::default(), []);
+        handle.begin(thread);
+        handle.record_ended(thread, nanos, ended, &RequestDetails::default(), []);
     }
 
     /// The counter of this name. A reserved name gets a backslash as its prefix, so that its counts are not mixed with
     /// the counts of requests.
     pub fn counter(&self, name: &str) -> Counter {
         let name = context::clean_name(name);
-        let entry = |name: &str| {
-            let entry = self.counters.get_or_insert(name, |name, dirty_bit| {
-                CounterEntry::new(name, self.shards, dirty_bit)
+        let named = |name: &str| {
+            let counter = self.counters.get_or_insert(name, |name, dirty_bit| {
+                NamedCounter::new(name, self.shards, dirty_bit)
             });
-            if &*entry.name == context::OVERFLOW && name != context::OVERFLOW {
+            if &*counter.name == context::OVERFLOW && name != context::OVERFLOW {
                 self.recording
                     .warn_counters_overflow(name, self.limits.max_counters);
             }
-            entry
+            counter
         };
         if !context::is_reserved(&name) {
-            return Counter(entry(&name));
+            return Counter(named(&name));
         }
         self.recording.warn_reserved(&name);
-        Counter(entry(&format!("\\{name}")))
+        Counter(named(&format!("\\{name}")))
     }
 
     /// The ranking of this name and configuration.
@@ -322,11 +322,11 @@ impl ContextHandle {
     ) -> Self {
         let cells = Cells::new(shards, dirty_bit);
         let has_slow = kind == Kind::Http;
-        let unmatched = &*name == context::UNMATCHED;
+        let is_unmatched = &*name == context::UNMATCHED;
         Self {
             kind,
-            unmatched,
-            inspects_heads: unmatched || recording.error_rule().is_some(),
+            is_unmatched,
+            inspects_heads: is_unmatched || recording.error_rule().is_some(),
             id: RecordId::new(kind, &name),
             slow: has_slow.then(|| Arc::new(SlowList::new(&cells))),
             timers: Arc::new(TimerCells::new(shards)),
@@ -357,6 +357,6 @@ impl ContextHandle {
     /// Whether this is the context of requests that match no route.
     #[inline]
     pub fn is_unmatched(&self) -> bool {
-        self.unmatched
+        self.is_unmatched
     }
 }

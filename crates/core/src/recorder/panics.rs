@@ -1,7 +1,7 @@
-//! Panics within requests: their places and messages, if the application asks for them.
+//! Panics within requests: their locations and messages, if the application asks for them.
 //!
-//! The hook leaves the failure on the thread. The guards of the requests that the thread is working on take it when the
-//! handler returns or unwinds.
+//! The hook leaves the failure on the thread. The guards of the thread's requests take the failure when the handler
+//! returns or unwinds.
 
 use std::cell::RefCell;
 use std::panic::PanicHookInfo;
@@ -31,10 +31,10 @@ pub fn record_panics() {
 
 /// Leaves a panic on the thread. Must not panic itself, which would abort the process.
 fn note(info: &PanicHookInfo<'_>) {
-    let place = info.location().map_or_else(String::new, |place| {
-        format!("{}:{}", place.file(), place.line())
+    let location = info.location().map_or_else(String::new, |location| {
+        format!("{}:{}", location.file(), location.line())
     });
-    let failure = Failure::new(kind_of(&place));
+    let failure = Failure::new(kind_of(&location));
     let payload = info.payload();
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -43,17 +43,17 @@ fn note(info: &PanicHookInfo<'_>) {
     active::mark_unsettled();
 }
 
-/// The kind of a panic at this place, such as `src/orders.rs:88`. A place that is too long loses its beginning.
-fn kind_of(place: &str) -> String {
+/// The kind of a panic at this location, such as `src/orders.rs:88`. A location that is too long loses its beginning.
+fn kind_of(location: &str) -> String {
     const PREFIX: &str = "panic at ";
     const CUT: &str = "…";
     let most = MAX_KIND - PREFIX.len();
-    if place.len() <= most {
-        return format!("{PREFIX}{place}");
+    if location.len() <= most {
+        return format!("{PREFIX}{location}");
     }
-    let mut ends = (place.len() + CUT.len() - most..).filter(|at| place.is_char_boundary(*at));
+    let start = (location.len() + CUT.len() - most..).find(|at| location.is_char_boundary(*at));
     // The end of the text is a boundary.
-    let end = ends.next().map_or("", |at| &place[at..]);
+    let end = start.map_or("", |at| &location[at..]);
     format!("{PREFIX}{CUT}{end}")
 }
 
@@ -73,15 +73,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_place_keeps_its_end() {
+    fn a_long_location_keeps_its_end() {
         assert_eq!(kind_of("src/orders.rs:88"), "panic at src/orders.rs:88");
         let longest = "x".repeat(MAX_KIND - "panic at ".len());
         assert_eq!(kind_of(&longest), format!("panic at {longest}"));
         let cut = kind_of(&format!("/home/{}/src/orders.rs:88", "é".repeat(60)));
-        assert!(
-            cut.starts_with("panic at …é") && cut.ends_with("é/src/orders.rs:88"),
-            "{cut}"
-        );
+        assert!(cut.starts_with("panic at …é"), "{cut}");
+        assert!(cut.ends_with("é/src/orders.rs:88"), "{cut}");
         assert_eq!(cut.len(), MAX_KIND - 1, "no character is cut");
     }
 }

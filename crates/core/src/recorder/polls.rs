@@ -4,8 +4,8 @@ use super::cell::Measured;
 use crate::clock::{Clock, Tick};
 use tower_pulse_model::measures::Measure;
 
-/// The polls of a request so far. If a request is ready at its first poll, the clock is read only when the request
-/// begins and ends, because this poll takes all of its time.
+/// The polls of a request so far. If a request is ready at its first poll, this poll takes all of its time: the clock
+/// is read only when the request begins and ends.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPolls {
     /// When the last poll began.
@@ -18,7 +18,7 @@ pub struct RequestPolls {
     ended: u32,
 }
 
-/// The bit which says that the request was dropped outside of a poll. The number of polls never reaches this bit.
+/// This bit is set if the request was dropped outside of a poll. The number of polls never reaches this bit.
 const BETWEEN: u32 = 1 << 31;
 
 impl RequestPolls {
@@ -79,12 +79,11 @@ impl Measured for FirstPoll {
     }
 }
 
-/// A request that was polled several times, or never.
+/// A request that was not ready at its first poll.
 #[derive(Clone, Copy)]
 pub(super) struct Polled<'a> {
     pub(super) polls: &'a RequestPolls,
     pub(super) clock: &'a Clock,
-    /// When the request ended.
     pub(super) end: Tick,
 }
 

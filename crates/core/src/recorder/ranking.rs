@@ -13,9 +13,8 @@ use tower_pulse_model::context::clean_name;
 use tower_pulse_model::ranking::{MIN_SHARD_IDS, RankingDelta, RankingSpec};
 use tower_pulse_model::sorted::Map;
 
-/// The maximum number of rankings of a process.
 const MAX_RANKINGS: usize = 100;
-/// The number of drains for which the memory of an id without additions is kept.
+/// An id without additions keeps its memory for this number of drains.
 const IDLE_DRAINS: u8 = 8;
 
 /// The rankings of this process, by name.
@@ -104,8 +103,8 @@ impl Rankings {
         rankings.map(|e| (e.name.clone(), e.spec)).collect()
     }
 
-    /// Moves the additions into a batch, as additions in `second`, or drops them if the recorder is closed. Returns the
-    /// sum of their absolute values.
+    /// Moves the additions into a batch, or drops them if the recorder is closed. Additions that are still in shards
+    /// belong to `second`. Returns the sum of their absolute values.
     pub(super) fn drain(&self, batch: &mut Batch, second: i64) -> u64 {
         let rankings = lock(&self.0);
         let mut amount: u64 = 0;
@@ -121,7 +120,7 @@ impl Rankings {
 }
 
 impl RankingEntry {
-    /// Adds `n` to an id. Allocates nothing if this thread has added to the id in the last seconds.
+    /// Adds `n` to an id. Allocates nothing if this thread has added to the id recently.
     pub fn add(&self, id: &str, n: i64) {
         let id = clean_name(id);
         // The number of shards is a power of two.
@@ -154,7 +153,7 @@ impl RankingEntry {
         collected.delta.limit();
     }
 
-    /// Whether the `Pulse` is shut down, so that additions are dropped.
+    /// Whether the `Pulse` is shut down: additions are then dropped.
     pub fn is_closed(&self) -> bool {
         self.recording.is_closed()
     }
@@ -190,7 +189,7 @@ impl Collected {
         }
     }
 
-    /// Takes the additions of a shard, which keeps the memory of its ids for some drains.
+    /// Takes the additions of a shard. The shard keeps the memory of its ids for some drains.
     fn take(&mut self, ids: &mut HashMap<Arc<str>, Pending>, second: i64) {
         ids.retain(|id, pending| {
             if pending.amount == 0 {
@@ -211,14 +210,14 @@ mod tests {
     use crate::recorder::tests::{TestRecorder, spec};
     use tower_pulse_model::amounts::Amounts;
 
-    /// A recorder with the ranking "posts" of this many ids.
+    /// A recorder with the ranking "posts" of at most this many ids.
     fn posts(max_ids: u32) -> (TestRecorder, Arc<RankingEntry>) {
         let recorder = TestRecorder::new(9);
         let posts = recorder.ranking("posts", spec(max_ids));
         (recorder, posts.expect("it is the first"))
     }
 
-    /// The pending sums of a ranking by id and slice, and how much was dropped.
+    /// Each id, whether it was removed, and its sums by slice. Then how much was dropped.
     fn taken(recorder: &TestRecorder) -> (Vec<(String, bool, Vec<i64>)>, u64) {
         let Some(delta) = recorder.drained().rankings.remove("posts") else {
             return (Vec::new(), 0);
@@ -230,7 +229,6 @@ mod tests {
         (ids.collect(), delta.dropped)
     }
 
-    /// The number of ids in the shards.
     fn held(entry: &RankingEntry) -> usize {
         entry.shards.iter().map(|shard| lock(&shard.0).len()).sum()
     }

@@ -15,8 +15,8 @@ use super::spans::SpanCollection;
 use crate::clock::{Clock, Tick};
 use crate::health::QueueHealth;
 
-/// The state of a recorder that the entries and requests of all its contexts share: the clock, the requests in flight,
-/// the rule for errors, and the warnings that were logged.
+/// The state that all contexts and requests of a recorder share: the clock, the requests in flight, the rule for
+/// errors, and the warnings that were logged.
 #[derive(Debug)]
 pub struct RecordingState {
     /// The id of the recorder: never 0, and unique in the process.
@@ -24,15 +24,14 @@ pub struct RecordingState {
     clock: Clock,
     started: Tick,
     pub(super) in_flight: Gauge,
-    closed: AtomicBool,
+    is_closed: AtomicBool,
     has_layer: AtomicBool,
-    warned_unmatched: AtomicBool,
-    warned_reserved: AtomicBool,
-    contexts_overflow: AtomicBool,
-    counters_overflow: AtomicBool,
+    has_unmatched: AtomicBool,
+    has_warned_reserved: AtomicBool,
+    has_contexts_overflow: AtomicBool,
+    has_counters_overflow: AtomicBool,
     error_rule: MaybeErrorRule,
     details: DetailOptions,
-    /// The kinds of errors.
     pub(super) kinds: KindNames,
     pub(super) queue_counts: QueueCounts,
     /// The state of the layer that makes timers of spans, if there is one.
@@ -43,17 +42,17 @@ impl RecordingState {
     pub(super) fn new(clock: Clock, limits: &Limits) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         Self {
-            // At most 31 bits, because the mark of a thread uses the highest bit for another purpose.
+            // At most 31 bits, because the highest bit is `active::UNSETTLED`.
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             started: clock.tick(),
             clock,
             in_flight: Gauge::default(),
-            closed: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             has_layer: AtomicBool::new(false),
-            warned_unmatched: AtomicBool::new(false),
-            warned_reserved: AtomicBool::new(false),
-            contexts_overflow: AtomicBool::new(false),
-            counters_overflow: AtomicBool::new(false),
+            has_unmatched: AtomicBool::new(false),
+            has_warned_reserved: AtomicBool::new(false),
+            has_contexts_overflow: AtomicBool::new(false),
+            has_counters_overflow: AtomicBool::new(false),
             error_rule: limits.error_rule.clone(),
             details: limits.details,
             kinds: KindNames::default(),
@@ -74,7 +73,6 @@ impl RecordingState {
         &self.clock
     }
 
-    /// When the recorder was created.
     pub(super) fn started(&self) -> Tick {
         self.started
     }
@@ -91,7 +89,7 @@ impl RecordingState {
 
     /// Closes the recorder: samples that are recorded from now on are dropped.
     pub fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
+        self.is_closed.store(true, Ordering::SeqCst);
     }
 
     /// Notes that the user has added a layer.
@@ -104,28 +102,28 @@ impl RecordingState {
         self.has_layer.load(Ordering::Relaxed)
     }
 
-    /// Whether the recorder is closed, so that samples are dropped.
+    /// Whether the recorder is closed: samples are then dropped.
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// Notes that a request was counted as `<unmatched>` although its response was 2xx.
     #[inline]
-    pub fn warn_unmatched(&self) {
-        if !self.warned_unmatched.load(Ordering::Relaxed) {
-            self.warned_unmatched.store(true, Ordering::Relaxed);
+    pub fn note_unmatched(&self) {
+        if !self.has_unmatched.load(Ordering::Relaxed) {
+            self.has_unmatched.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether a request was counted as `<unmatched>` although its response was 2xx.
-    pub fn has_warned_unmatched(&self) -> bool {
-        self.warned_unmatched.load(Ordering::Relaxed)
+    pub fn has_unmatched(&self) -> bool {
+        self.has_unmatched.load(Ordering::Relaxed)
     }
 
     /// Warns once that a counter has a reserved name.
     #[cold]
     pub(super) fn warn_reserved(&self, name: &str) {
-        if !self.warned_reserved.swap(true, Ordering::Relaxed) {
+        if !self.has_warned_reserved.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 counter = %name,
                 "the counter names hits, errors and micros, alone and before a colon, are reserved: counted as \\{name}"
@@ -136,7 +134,7 @@ impl RecordingState {
     /// Warns once that `max_contexts` is exceeded.
     #[cold]
     pub(super) fn warn_contexts_overflow(&self, context: &str, max_contexts: usize) {
-        if !self.contexts_overflow.swap(true, Ordering::Relaxed) {
+        if !self.has_contexts_overflow.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %context,
                 max_contexts,
@@ -151,7 +149,7 @@ impl RecordingState {
     /// Warns once that `max_counters` is exceeded.
     #[cold]
     pub(super) fn warn_counters_overflow(&self, counter: &str, max_counters: usize) {
-        if !self.counters_overflow.swap(true, Ordering::Relaxed) {
+        if !self.has_counters_overflow.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %counter,
                 max_counters,
@@ -165,8 +163,8 @@ impl RecordingState {
     /// Whether `max_contexts` and `max_counters` are exceeded.
     pub fn overflows(&self) -> (bool, bool) {
         (
-            self.contexts_overflow.load(Ordering::Relaxed),
-            self.counters_overflow.load(Ordering::Relaxed),
+            self.has_contexts_overflow.load(Ordering::Relaxed),
+            self.has_counters_overflow.load(Ordering::Relaxed),
         )
     }
 
@@ -186,7 +184,7 @@ impl RecordingState {
         self.queue_counts.stats()
     }
 
-    /// Counts a request that begins, on the thread of this number.
+    /// Counts a request that begins, on the thread with this number.
     #[inline]
     pub fn request_started(&self, thread: usize) {
         self.in_flight.add(thread, 1);

@@ -28,7 +28,7 @@ impl From<Outcome> for RequestOutcome {
 
 impl RequestOutcome {
     /// How the request ended, by the user's rule for errors if there is one.
-    pub(super) fn judge(self, rule: Option<&ErrorRule>) -> Ended {
+    pub(super) fn ended(self, rule: Option<&ErrorRule>) -> Ended {
         let Self(outcome, status) = self;
         let is_error = status.map(|status| {
             // Empty maps allocate nothing.
@@ -51,19 +51,19 @@ mod tests {
     #[test]
     fn the_rule_for_errors_applies_to_a_status_but_not_to_an_outcome() {
         let status = |code| RequestOutcome::from(StatusCode::from_u16(code).expect("a status"));
-        let by = |rule, ending: RequestOutcome| {
-            let ended = ending.judge(rule);
+        let by = |rule, outcome: RequestOutcome| {
+            let ended = outcome.ended(rule);
             (ended.outcome, ended.is_error)
         };
         assert_eq!(by(None, status(204)), (Outcome::Success, false));
         assert_eq!(by(None, status(503)), (Outcome::ServerError, true));
         assert_eq!(by(None, status(999)), (Outcome::ServerError, true));
         let rule: &ErrorRule = &|head| head.status == StatusCode::TOO_MANY_REQUESTS;
-        let judged = |ending| by(Some(rule), ending);
-        assert_eq!(judged(status(429)), (Outcome::ClientError, true));
-        assert_eq!(judged(status(503)), (Outcome::ServerError, false));
-        assert_eq!(judged(Outcome::Panicked.into()), (Outcome::Panicked, true));
-        let cancelled = judged(Outcome::Cancelled.into());
+        let by_rule = |outcome| by(Some(rule), outcome);
+        assert_eq!(by_rule(status(429)), (Outcome::ClientError, true));
+        assert_eq!(by_rule(status(503)), (Outcome::ServerError, false));
+        assert_eq!(by_rule(Outcome::Panicked.into()), (Outcome::Panicked, true));
+        let cancelled = by_rule(Outcome::Cancelled.into());
         assert_eq!(cancelled, (Outcome::Cancelled, false));
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, HeaderName, StatusCode};
 
-/// The head of a response, as `Builder::count_as_error` passes it to its
-/// function.
+/// The head of a response, which the function of `Builder::count_as_error` gets.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ResponseHead<'a> {
@@ -61,8 +60,8 @@ impl fmt::Debug for MaybeErrorRule {
     }
 }
 
-/// Whether the head has a gRPC status that is not OK. Most responses have few headers, so comparing names
-/// is cheaper than hashing one.
+/// Whether the head has a gRPC status that is not OK. Most responses have few headers, so comparing names costs less
+/// than hashing one.
 #[inline(never)]
 fn grpc_failed(headers: &HeaderMap) -> bool {
     static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

@@ -45,7 +45,7 @@ pub struct RequestTimers {
 
 #[derive(Default)]
 struct State {
-    timers: Vec<OneTimer>,
+    timers: Vec<TimerRuns>,
     /// The time during which any timer ran.
     covered: IntervalUnion,
     failure: Option<Failure>,
@@ -53,21 +53,21 @@ struct State {
     ended: Option<(Arc<ContextHandle>, u64)>,
 }
 
-/// The sums of a run that ended after its request, and the time that no other run covers.
-struct Late {
-    entry: Arc<ContextHandle>,
+/// The sums of a run that ended after its request, and the time that only this run covers.
+struct Outliving {
+    context: Arc<ContextHandle>,
     covered: u64,
     timer: RecordId,
     sums: TimerSums,
 }
 
-/// The timers of one name.
-struct OneTimer {
+/// The runs of a timer within the request.
+struct TimerRuns {
     id: RecordId,
-    /// The starts of the timers that are running, oldest first.
+    /// The starts of the runs in progress, oldest first.
     running: Vec<u64>,
     covered: IntervalUnion,
-    /// The sums of the timers that have ended, without the time that they cover.
+    /// The sums of the runs that have ended, without the time that they cover.
     sums: TimerSums,
 }
 
@@ -85,35 +85,34 @@ impl Scope {
         lock(&self.state).failure = Some(failure);
     }
 
-    /// Ends the request of the context `entry` now. Timers that end later add themselves to the context.
-    pub fn end(&self, entry: &Arc<ContextHandle>) -> RequestTimers {
+    /// Ends the request of a context now. Timers that end later add themselves to the context.
+    pub fn end(&self, context: &Arc<ContextHandle>) -> RequestTimers {
         let mut state = lock(&self.state);
-        let clock = entry.recording().clock();
+        let clock = context.recording().clock();
         let now = clock.nanos_between(self.base, clock.tick());
-        state.ended = Some((entry.clone(), now));
+        state.ended = Some((context.clone(), now));
         state.end(now)
     }
 
-    /// Adds a run that ended at `end` and took `nanos`, and that was not known before.
+    /// Adds a run that ended at `end`, took `nanos`, and was not known before.
     pub(super) fn add_ended(&self, timer: &ContextHandle, end: Tick, nanos: u64) {
         let end = timer.recording().clock().nanos_between(self.base, end);
         let mut state = lock(&self.state);
         let at = state.index_of(timer.id);
-        let late = state.add(at, end.saturating_sub(nanos), end, nanos);
+        let outliving = state.add(at, end.saturating_sub(nanos), end, nanos);
         drop(state);
-        late.into_iter().for_each(Late::record);
+        outliving.into_iter().for_each(Outliving::record);
     }
 }
 
-impl Late {
+impl Outliving {
     fn record(self) {
         let sums = [(self.timer, self.sums)];
-        self.entry.add_timers(self.covered, sums);
+        self.context.add_timers(self.covered, sums);
     }
 }
 
 impl Started {
-    /// Starts a timer within a request.
     pub(super) fn new(scope: Arc<Scope>, timer: &ContextHandle, start: Tick) -> Self {
         let clock = timer.recording().clock();
         let start = clock.nanos_between(scope.base, start);
@@ -121,10 +120,9 @@ impl Started {
         Self { scope, at, start }
     }
 
-    /// Ends the timer, which took `nanos`.
     pub(super) fn end(self, nanos: u64) {
-        let late = lock(&self.scope.state).finish(self.at, self.start, Some(nanos));
-        late.into_iter().for_each(Late::record);
+        let outliving = lock(&self.scope.state).finish(self.at, self.start, Some(nanos));
+        outliving.into_iter().for_each(Outliving::record);
     }
 
     /// Ends the timer as if it had never run.
@@ -148,10 +146,10 @@ impl RequestTimers {
     }
 
     /// Adds the sums to the context of the request.
-    pub fn add_to(self, entry: &ContextHandle) {
+    pub fn add_to(self, context: &ContextHandle) {
         // Without sums, no time is covered.
         if !self.sums.is_empty() {
-            entry.add_timers(self.covered, self.sums);
+            context.add_timers(self.covered, self.sums);
         }
     }
 }
@@ -159,15 +157,15 @@ impl RequestTimers {
 impl State {
     /// The index of a timer, or of `other()` if there are too many timers.
     fn index_of(&mut self, id: RecordId) -> usize {
-        let place = |timers: &[OneTimer], id| timers.iter().position(|timer| timer.id == id);
-        let existing = place(&self.timers, id);
+        let position = |timers: &[TimerRuns], id| timers.iter().position(|timer| timer.id == id);
+        let existing = position(&self.timers, id);
         let id = match self.timers.len() < MAX_LIVE {
             true => id,
             false => other(),
         };
-        let at = existing.or_else(|| place(&self.timers, id));
+        let at = existing.or_else(|| position(&self.timers, id));
         at.unwrap_or_else(|| {
-            self.timers.push(OneTimer {
+            self.timers.push(TimerRuns {
                 id,
                 running: Vec::new(),
                 covered: IntervalUnion::default(),
@@ -177,7 +175,6 @@ impl State {
         })
     }
 
-    /// Starts a timer. Returns its index.
     fn start(&mut self, id: RecordId, start: u64) -> usize {
         let at = self.index_of(id);
         let running = &mut self.timers[at].running;
@@ -185,9 +182,9 @@ impl State {
         at
     }
 
-    /// Ends a timer. `nanos` is `None` if it is discarded. Returns the sums to add to the context of the request, if
-    /// the request has already ended.
-    fn finish(&mut self, at: usize, start: u64, nanos: Option<u64>) -> Option<Late> {
+    /// Ends a timer. `nanos` is `None` if the timer is discarded. Returns the sums to add to the context of the
+    /// request, if the request has already ended.
+    fn finish(&mut self, at: usize, start: u64, nanos: Option<u64>) -> Option<Outliving> {
         let timer = &mut self.timers[at];
         if let Ok(started) = timer.running.binary_search(&start) {
             timer.running.remove(started);
@@ -197,24 +194,24 @@ impl State {
     }
 
     /// Adds a run. Returns the sums to add to the context of the request, if the request has already ended.
-    fn add(&mut self, at: usize, start: u64, end: u64, nanos: u64) -> Option<Late> {
+    fn add(&mut self, at: usize, start: u64, end: u64, nanos: u64) -> Option<Outliving> {
         let timer = &mut self.timers[at];
-        // All timers of one name count the request once.
+        // All runs of a timer count the request once.
         let requests = 1 - std::mem::replace(&mut timer.sums.requests, 1);
-        let Some((entry, request_end)) = self.ended.clone() else {
+        let Some((context, request_end)) = self.ended.clone() else {
             timer.sums.count += 1;
             timer.sums.sum = timer.sums.sum.saturating_add(nanos);
             self.cover(at, start, end);
             return None;
         };
-        // The part within the request was not sent with the other timers if the run was not known then.
+        // If the run was not known when the request ended, its part within the request does not count yet.
         let before = [self.covered.total(), timer.covered.total()];
         if start < request_end {
             self.cover(at, start, end.min(request_end));
         }
         let timer = &self.timers[at];
-        Some(Late {
-            entry,
+        Some(Outliving {
+            context,
             covered: self.covered.total() - before[0],
             timer: timer.id,
             sums: TimerSums {
@@ -265,33 +262,22 @@ mod tests {
     use super::*;
     use tower_pulse_model::context::Kind;
 
-    fn id(name: &str) -> RecordId {
-        RecordId::new(Kind::Timer, name)
-    }
-
-    fn sums_of(timers: &RequestTimers, name: &str) -> [u64; 4] {
-        let mut sums = timers.sums.iter();
-        let (_, sums) = sums.find(|(timer, _)| *timer == id(name)).expect("it ran");
-        [sums.count, sums.requests, sums.sum, sums.covered]
-    }
-
-    /// Runs a timer from `start` to `end`.
-    fn run(state: &mut State, name: &str, (start, end): (u64, u64)) {
-        let at = state.start(id(name), start);
-        assert!(state.finish(at, start, Some(end - start)).is_none());
-    }
-
     #[test]
     fn timers_beyond_the_limit_count_as_other() {
         let mut state = State::default();
-        for number in 0..MAX_LIVE as u64 + 30 {
-            run(&mut state, &number.to_string(), (number, number + 1));
+        // Each timer runs for a nanosecond, and the first one runs twice.
+        let runs = (0..MAX_LIVE as u64 + 30).map(|number| (number, number));
+        for (number, start) in runs.chain([(0, 500)]) {
+            let at = state.start(RecordId::new(Kind::Timer, &number.to_string()), start);
+            assert!(state.finish(at, start, Some(1)).is_none());
         }
-        run(&mut state, "0", (500, 501));
-        let timers = state.end(1_000);
-        assert_eq!(timers.sums.len(), MAX_LIVE + 1);
-        assert_eq!(sums_of(&timers, "0"), [2, 1, 2, 2]);
-        let (_, others) = timers.sums.last().expect("there are some");
-        assert_eq!((others.count, others.requests, others.sum), (30, 1, 30));
+        let timers = state.end(1_000).sums;
+        assert_eq!(timers.len(), MAX_LIVE + 1);
+        let sums = |at: usize| {
+            let (_, sums) = timers[at];
+            [sums.count, sums.requests, sums.sum, sums.covered]
+        };
+        assert_eq!(sums(0), [2, 1, 2, 2]);
+        assert_eq!(sums(MAX_LIVE)[..3], [30, 1, 30]);
     }
 }

@@ -2,9 +2,9 @@
 //! a shard while it adds one sample: about a dozen additions. No thread waits while any shard is free.
 //!
 //! A shard is taken by one atomic exchange and released by one store. A drain leaves the shard [`EMPTY`]. The first
-//! thread that then adds a sample finds the shard [`EMPTY`], takes it, and sets the [dirty bit](super::dirty_bits) of
-//! the context for the next drain. All later threads find the shard [`FILLED`], and do no extra work. So a drain knows
-//! which contexts have samples, and skips empty shards.
+//! thread that then adds a sample sets the [dirty bit](super::dirty_bits) of the context for the next drain. All later
+//! threads find the shard [`FILLED`], and do no extra work. So a drain knows which contexts have samples, and skips
+//! empty shards.
 
 use std::cell::Cell as ThreadCell;
 use std::sync::atomic::{AtomicI64, AtomicUsize};
@@ -35,10 +35,10 @@ const EMPTY: u8 = 2;
 struct Shard {
     state: AtomicU8,
     cell: OnceLock<Box<Cell>>,
-    /// The context's [threshold](Cells::set_slow_from). Each shard has a copy, so that a request reads it from a cache
-    /// line that it accesses anyway.
+    /// The context's [threshold](Cells::set_slow_from). Each shard has a copy, in a cache line that each request
+    /// accesses anyway.
     slow_from: std::sync::atomic::AtomicU64,
-    /// The requests that have begun since the last drain. Negative after calls of [`abandon`](Cells::abandon).
+    /// The requests that have begun since the last drain, minus the calls of [`abandon`](Cells::abandon).
     begun: AtomicI64,
 }
 
@@ -115,7 +115,6 @@ impl Cells {
         }
     }
 
-    /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         let cells = self.shards.iter().filter_map(|shard| shard.cell.get());
         size_of_val(&*self.shards) + cells.map(|cell| cell.bytes()).sum::<usize>()
@@ -127,9 +126,9 @@ impl Cells {
         self.dirty_bit.set();
     }
 
-    /// The place of the context's dirty bit.
-    pub(super) fn place(&self) -> usize {
-        self.dirty_bit.place
+    /// The index of the context's dirty bit.
+    pub(super) fn index(&self) -> usize {
+        self.dirty_bit.index
     }
 
     /// Counts a request that begins. The first request after a drain sets the dirty bit.
@@ -160,7 +159,6 @@ impl Cells {
         }
     }
 
-    /// Whether a duration is slow.
     #[inline(always)]
     pub(super) fn is_slow(&self, thread: usize, nanos: u64) -> bool {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
@@ -195,8 +193,8 @@ impl Cells {
     fn free_shard(&self, thread: usize) -> (ShardGuard<'_>, bool) {
         let mask = self.shards.len() - 1;
         loop {
-            for step in 0..TRIES {
-                if let Some(guard) = self.shards[(thread + step) & mask].take_free() {
+            for offset in 0..TRIES {
+                if let Some(guard) = self.shards[(thread + offset) & mask].take_free() {
                     return guard;
                 }
                 std::hint::spin_loop();
@@ -253,38 +251,30 @@ mod tests {
 
     use super::*;
     use crate::recorder::cell::NO_CODE;
-    use crate::recorder::dirty_bits::DirtyBits;
-    use crate::recorder::dirty_bits::visited;
+    use crate::recorder::dirty_bits::{DirtyBits, visited};
     use tower_pulse_model::histogram::{Histogram, bucket_of};
     use tower_pulse_model::measures::Measure;
-    use tower_pulse_model::outcome::OUTCOMES;
-    use tower_pulse_model::outcome::Outcome;
+    use tower_pulse_model::outcome::{OUTCOMES, Outcome};
 
     fn cells(shards: usize) -> Cells {
         Cells::new(shards, DirtyBits::new(1).dirty_bit(0))
     }
 
     #[test]
-    fn a_live_cell_is_small() {
-        let cell = size_of::<Cell>() + size_of::<Shard>();
-        assert!(cell <= 3 * 1024, "{cell} bytes");
-    }
-
-    #[test]
     fn the_first_sample_after_a_drain_sets_the_dirty_bit() {
         let dirty_bits = DirtyBits::new(3);
         let cells = Cells::new(4, dirty_bits.dirty_bit(2));
-        let marked = || visited(|visit| dirty_bits.take(visit));
+        let dirty = || visited(|visit| dirty_bits.take(visit));
         let record = |thread| cells.record(thread, Sample(5, Outcome::Success, false, 200), []);
         let mut scratch = Scratch::new();
         for _ in 0..3 {
-            assert!(marked().is_empty());
+            assert!(dirty().is_empty());
             record(1);
-            assert_eq!(marked(), [2]);
+            assert_eq!(dirty(), [2]);
             record(1);
-            assert!(marked().is_empty(), "the shard was filled already");
+            assert!(dirty().is_empty(), "the shard was filled already");
             record(2);
-            assert_eq!(marked(), [2], "another shard");
+            assert_eq!(dirty(), [2], "another shard");
             let drained = cells.drain(&mut scratch).expect("some were recorded");
             assert_eq!(drained.times.count, 3);
         }
@@ -321,7 +311,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_cell_adds_up_like_the_model(drains in vec(vec(num::u64::ANY, 1..20), 1..5)) {
+        fn a_cell_adds_up_as_an_aggregate_does(drains in vec(vec(num::u64::ANY, 1..20), 1..5)) {
             let (cells, mut scratch) = (cells(2), Scratch::new());
             for values in drains {
                 let mut expected = Aggregate::default();

@@ -1,11 +1,9 @@
-//! The slowest and the failed requests, one by one, from the end of a request to the batch.
+//! Lists the slowest and the failed requests until the drain moves them to the batch.
 //!
-//! Each context has a threshold. A request below the threshold costs one comparison. Any other request is put on the
-//! context's list, which the drain moves to the batch once a second. The thresholds rise during the hour, because fewer
-//! and fewer requests can be among the slowest.
+//! Each context has a threshold. A request that reaches it is put on the context's list, which is drained once a
+//! second. Any other success costs one comparison. The thresholds rise during the hour.
 //!
-//! A failed request that is not slow is put on the list too, if it is among the first of its context since the last
-//! drain. Such a request does not affect the thresholds.
+//! A failed request that is not slow is listed too, if it is among the first of its context since the last drain.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,9 +16,7 @@ use tower_pulse_model::slow_request::{
     FAILED_PER_SECOND, RequestParts, SLOW_PER_CONTEXT, SLOW_PER_SECOND,
 };
 
-/// A request on the list of its context.
 pub(super) struct ListedRequest {
-    /// Its duration, in nanoseconds.
     pub(super) nanos: u64,
     /// When it ended, in Unix milliseconds.
     pub(super) ended_at: i64,
@@ -32,10 +28,10 @@ pub(super) struct ListedRequest {
     pub(super) failure: Option<Failure>,
 }
 
-/// The longest durations of an hour, one for each request that may be listed as slow.
+/// The durations of the slowest requests of an hour.
 pub(super) struct LongestDurations {
     limit: usize,
-    /// In nanoseconds, longest first.
+    /// Longest first.
     nanos: Vec<u64>,
 }
 
@@ -45,7 +41,6 @@ impl LongestDurations {
         Self { limit, nanos }
     }
 
-    /// Begins another hour.
     pub(super) fn clear(&mut self) {
         self.nanos.clear();
     }
@@ -82,7 +77,7 @@ struct State {
     threshold: u64,
 }
 
-/// The requests of a list. Each is either in `slow` or in `failed`.
+/// The requests of a list.
 #[derive(Default)]
 pub(super) struct ListedRequests {
     /// At most [`SLOW_PER_SECOND`] requests that reached the threshold, in no order. Some may have failed.
@@ -118,7 +113,7 @@ pub(super) struct DrainParameters {
 }
 
 impl SlowList {
-    /// A list of the requests in these cells.
+    /// An empty list for the requests in these cells.
     pub(super) fn new(cells: &Cells) -> Self {
         cells.set_slow_from(0);
         Self {
@@ -131,9 +126,9 @@ impl SlowList {
         }
     }
 
-    /// Adds a request that reached the threshold. A full list drops its fastest request. The list then raises the
-    /// threshold, so that requests of a burst do not wait for the lock. If the dropped request failed, it is listed as
-    /// a failed request if there is room.
+    /// Adds a request that reached the threshold. A full list drops its fastest request, or moves it to the failed ones
+    /// if it failed and there is room. A full list also raises the threshold, so that requests of a burst do not wait
+    /// for the lock.
     pub(super) fn add(&self, cells: &Cells, request: ListedRequest) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
@@ -160,7 +155,7 @@ impl SlowList {
         }
     }
 
-    /// Whether there seems to be room for a failed request. The answer may be out of date.
+    /// Whether there is room for a failed request. The answer may be out of date.
     pub(super) fn has_room_for_failed(&self) -> bool {
         self.has_room_for_failed.load(Ordering::Relaxed)
     }
@@ -181,8 +176,8 @@ impl SlowList {
 
     /// Moves the requests out, and sets the threshold for later requests.
     ///
-    /// Since the last call, the threshold of all contexts may have risen above that of the cells. Slow requests below
-    /// the threshold of all contexts are left out.
+    /// The threshold of all contexts may have risen since the last call. Requests that no longer count as slow are left
+    /// out, unless they failed and there is room for them.
     pub(super) fn drain(&self, cells: &Cells, parameters: DrainParameters) -> ListedRequests {
         let mut state = lock(&self.state);
         let mut listed = std::mem::take(&mut state.listed);
@@ -222,9 +217,9 @@ mod tests {
     use tower_pulse_model::outcome::Outcome;
 
     /// A drain within an hour.
-    const STAYS: DrainParameters = of_all(u64::MAX);
+    const SAME_HOUR: DrainParameters = of_all(u64::MAX);
 
-    /// A drain within an hour that has this threshold of all contexts.
+    /// A drain within an hour, with this threshold of all contexts.
     const fn of_all(threshold_of_all: u64) -> DrainParameters {
         DrainParameters {
             begins_hour: false,
@@ -249,7 +244,6 @@ mod tests {
         }
     }
 
-    /// A context and its list.
     struct Context {
         cells: Cells,
         list: SlowList,
@@ -262,13 +256,11 @@ mod tests {
             Self { cells, list }
         }
 
-        /// Serves successful requests of these durations.
         fn serve(&self, nanos: impl IntoIterator<Item = u64>) {
             let slow = nanos.into_iter().filter(|n| self.cells.is_slow(0, *n));
             slow.for_each(|nanos| self.list.add(&self.cells, request(nanos, false)));
         }
 
-        /// Fails requests of these durations.
         fn fail(&self, nanos: impl IntoIterator<Item = u64>) {
             nanos.into_iter().for_each(|nanos| {
                 let request = request(nanos, true);
@@ -301,7 +293,7 @@ mod tests {
         let context = Context::new();
         for (nanos, threshold) in [(10, 0), (20, 0), (30, 0), (40, 0), (0, 1), (50, 11)] {
             context.serve([nanos]);
-            context.drain(STAYS);
+            context.drain(SAME_HOUR);
             assert_eq!(context.threshold(), Some(threshold), "after {nanos} ns");
         }
         // The lower threshold of all contexts together applies.
@@ -319,25 +311,25 @@ mod tests {
             assert!(context.list.has_room_for_failed());
             context.fail(5..9);
             assert!(!context.list.has_room_for_failed());
-            assert_eq!(context.drain(STAYS).1, [1, 2, 3, 4, 5]);
+            assert_eq!(context.drain(SAME_HOUR).1, [1, 2, 3, 4, 5]);
         }
-        assert!(context.list.drain(&context.cells, STAYS).is_empty());
+        assert!(context.list.drain(&context.cells, SAME_HOUR).is_empty());
     }
 
     #[test]
     fn failed_requests_that_are_not_slow_do_not_change_the_threshold() {
         let context = Context::new();
         context.serve(50..55);
-        context.drain(STAYS);
+        context.drain(SAME_HOUR);
         for _ in 0..9 {
             context.fail(0..40);
             assert_eq!(context.threshold(), Some(51));
-            context.drain(STAYS);
+            context.drain(SAME_HOUR);
             assert_eq!(context.threshold(), Some(51));
         }
         // A failed request that is slow counts as slow, and is listed once.
         context.fail([60]);
-        assert_eq!(context.drain(STAYS), (vec![60], vec![]));
+        assert_eq!(context.drain(SAME_HOUR), (vec![60], vec![]));
         assert_eq!(context.threshold(), Some(52));
     }
 
@@ -353,7 +345,7 @@ mod tests {
             context.list.add(&context.cells, request);
         }
         let expected = ((50..70).collect(), vec![0, 1, 2, 30]);
-        assert_eq!(context.drain(STAYS), expected);
+        assert_eq!(context.drain(SAME_HOUR), expected);
     }
 
     #[test]
@@ -379,16 +371,16 @@ mod tests {
         for (begins_hour, ends_hour) in [(true, false), (false, true)] {
             let context = Context::new();
             context.serve(10..20);
-            context.drain(STAYS);
+            context.drain(SAME_HOUR);
             assert_eq!(context.threshold(), Some(16));
             context.drain(DrainParameters {
                 begins_hour,
                 ends_hour,
-                ..STAYS
+                ..SAME_HOUR
             });
             assert_eq!(context.threshold(), Some(0));
             context.serve(0..5);
-            assert_eq!(context.drain(STAYS).0, [0, 1, 2, 3, 4]);
+            assert_eq!(context.drain(SAME_HOUR).0, [0, 1, 2, 3, 4]);
             assert_eq!(context.threshold(), Some(1), "of the new hour alone");
         }
     }

@@ -9,13 +9,11 @@ use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::hour_of;
 use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
 
-/// The state of the drain of slow requests.
 pub(super) struct SlowRequestDrain {
-    /// The name of this instance.
     pub(super) instance: Arc<str>,
     /// The second that is drained, in Unix seconds.
     second: i64,
-    /// The start of the hour to which the next drain's requests are expected to belong, in Unix seconds.
+    /// The start of the hour to which the next drain's requests should belong, in Unix seconds.
     hour: i64,
     /// This process's longest durations of the hour.
     longest: LongestDurations,
@@ -119,14 +117,11 @@ mod tests {
     use tower_pulse_model::context::{OVERFLOW, UNMATCHED};
     use tower_pulse_model::outcome::Outcome;
 
-    fn millis(requests: &[SlowRequest]) -> Vec<u64> {
-        requests.iter().map(|r| r.nanos / 1_000_000).collect()
-    }
-
     /// The slow requests of a context in the pending batch, by hour: durations in milliseconds, slowest first.
     fn slowest(recorder: &TestRecorder, context: &ContextId) -> Vec<(i64, Vec<u64>)> {
+        let millis = |list: Vec<SlowRequest>| list.iter().map(|r| r.nanos / 1_000_000).collect();
         let lists = listed(&recorder.drained(), context).into_iter();
-        lists.map(|(hour, list)| (hour, millis(&list))).collect()
+        lists.map(|(hour, list)| (hour, millis(list))).collect()
     }
 
     #[test]
@@ -135,18 +130,18 @@ mod tests {
         let hour = hour_of(NOW);
         recorder.clock.set_wall(hour + 3_599);
         recorder.drain();
-        recorder.requests("GET /", 10..30);
+        recorder.cancelled_requests("GET /", 10..30);
         // The first drain after the start of the hour drains the last second of the hour before.
         recorder.clock.set_wall(hour + 3_600);
-        recorder.requests("GET /", 30..32);
+        recorder.cancelled_requests("GET /", 30..32);
         let (at, list) = &listed(&recorder.drained(), &root())[0];
         assert_eq!((*at, list.len()), (hour, 5));
         let within_the_second = 1_000 * (hour + 3_599) + 999;
         assert_eq!(list[0].ended, within_the_second);
         // In the new hour, all requests are slow at first.
-        recorder.requests("GET /", [1]);
+        recorder.cancelled_requests("GET /", [1]);
         assert_eq!(slowest(&recorder, &root()), [(hour + 3_600, vec![1])]);
-        recorder.requests("GET /", [2]);
+        recorder.cancelled_requests("GET /", [2]);
         recorder.clock.set_wall(hour);
         let back_in_time = slowest(&recorder, &root());
         assert_eq!(back_in_time, [(hour, vec![2])]);
@@ -156,37 +151,37 @@ mod tests {
     fn a_new_hour_resets_the_threshold_of_an_idle_context() {
         let recorder = TestRecorder::new(9);
         let hour = hour_of(NOW);
-        recorder.requests("GET /", 10..30);
+        recorder.cancelled_requests("GET /", 10..30);
         recorder.drain();
         // A hundred slower requests, 20 per drain, while nothing happens in the other context.
         for _ in 0..5 {
-            recorder.requests("POST /", [900; 20]);
+            recorder.cancelled_requests("POST /", [900; 20]);
             recorder.drain();
         }
         recorder.drain.take();
-        recorder.requests("GET /", [9]);
+        recorder.cancelled_requests("GET /", [9]);
         assert_eq!(slowest(&recorder, &root()), [], "others are slower");
         for second in [hour + 3_599, hour + 3_600, hour + 3_601] {
             recorder.clock.set_wall(second);
             recorder.drain();
         }
-        recorder.requests("GET /", [9]);
+        recorder.cancelled_requests("GET /", [9]);
         assert_eq!(slowest(&recorder, &root()), [(hour + 3_600, vec![9])]);
     }
 
     #[test]
     fn requests_are_listed_until_the_shutdown_and_timers_never() {
         let recorder = TestRecorder::new(1);
-        let timer = recorder.entry(Kind::Timer, "job");
+        let timer = recorder.context(Kind::Timer, "job");
         timer.record_measured(Duration::from_secs(9), Outcome::Completed);
         assert_eq!(slowest(&recorder, &ContextId::new(Kind::Timer, "job")), []);
         for context in [UNMATCHED, OVERFLOW] {
-            recorder.requests(context, [3]);
+            recorder.cancelled_requests(context, [3]);
             let context = ContextId::new(Kind::Http, context);
             assert_eq!(slowest(&recorder, &context), [(hour_of(NOW), vec![3])]);
         }
         recorder.recording.close();
-        recorder.requests(UNMATCHED, [5]);
+        recorder.cancelled_requests(UNMATCHED, [5]);
         assert_eq!(slowest(&recorder, &ContextId::all()), []);
         assert!(recorder.drain.take().is_empty());
     }

@@ -1,5 +1,5 @@
-//! Timers of spans and events of `tracing`, which a layer of the face collects: their names, which are bounded, the
-//! time of a span, and whether a filter hides the statements of sqlx.
+//! Timers of spans and events of `tracing`: their bounded names, the time of a span, and whether a filter hides the
+//! statements of sqlx.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -22,15 +22,15 @@ use tower_pulse_model::failure::Failure;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::OTHER;
 
-/// The most names of spans and events that are recorded one by one. Further ones count as [`OTHER`].
+/// The most timers of spans and events. Further names count as [`OTHER`].
 pub const MAX_SPAN_TIMERS: usize = 200;
 
 /// The target of the events by which sqlx reports statements.
 pub const STATEMENTS: &str = "sqlx::query";
 
 impl Recorder {
-    /// The timer of a span or event of this name. Allocates nothing once it exists. Logs nothing, as `tracing` calls
-    /// this while it handles a span or an event.
+    /// The timer of a span or event of this name. Allocates nothing once the timer exists. Logs nothing, because
+    /// `tracing` calls this while it handles a span or an event.
     pub fn span_timer(&self, name: &str) -> Arc<ContextHandle> {
         let name = context::timer_name(name);
         if let Some(entry) = self.timers.get(&name) {
@@ -55,8 +55,8 @@ impl ContextHandle {
     }
 }
 
-/// The request of a span, and its timer, which runs from the first time that a thread enters the span until this value
-/// is dropped. While any thread is within the span, the timer computes; otherwise, it waits.
+/// The request of a span, and the span's timer. The timer runs from the first entry into the span until this value is
+/// dropped. While any thread is within the span, the timer computes; otherwise, it waits.
 pub struct SpanState {
     /// The timers of the request within which the span was created.
     pub request: Option<Arc<Scope>>,
@@ -133,7 +133,7 @@ const WANTS_STATEMENTS: u8 = 1 << 1;
 const SEES_CALLSITES: u8 = 1 << 2;
 /// The program has a callsite of sqlx's statements.
 const HAS_SQLX: u8 = 1 << 3;
-/// A statement arrived that is not among the slow ones, which sqlx reports at a level of their own.
+/// A statement arrived at a less severe level than slow statements have.
 const HAS_STATEMENT: u8 = 1 << 4;
 
 impl SpanCollection {
@@ -170,14 +170,13 @@ impl SpanCollection {
         self.has(INSTALLED)
     }
 
-    /// Whether a filter hides the statements from the layer, as far as this is known: if the filter also keeps the
-    /// layer from seeing callsites, the program may lack sqlx.
+    /// Whether a filter hides the statements from the layer. If the filter hides callsites too, the program may lack
+    /// sqlx.
     pub fn hides_statements(&self) -> bool {
         if !self.has(INSTALLED | WANTS_STATEMENTS) || self.has(HAS_STATEMENT) {
             return false;
         }
-        // `tracing::enabled!` would leave the answers of filters to the next event of the thread, which a layer could
-        // miss.
+        // `tracing::enabled!` would leave the filters' answers behind. A layer could then miss the thread's next event.
         let interest = get_default(|subscriber| subscriber.register_callsite(&PROBE_METADATA));
         let is_hidden = interest.is_never() || Level::DEBUG > STATIC_MAX_LEVEL;
         is_hidden && (self.has(HAS_SQLX) || !self.has(SEES_CALLSITES))
@@ -201,8 +200,8 @@ static PROBE_METADATA: Metadata<'static> = Metadata::new(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::tests::{TestRecorder, root};
-    use tower_pulse_model::measures::Measure;
+    use crate::recorder::tests::TestRecorder;
+    use tower_pulse_model::measures::Measure::{LongestPoll, PollTime, Polls, Waited};
 
     #[test]
     fn names_of_spans_are_bounded_apart_from_contexts() {
@@ -213,17 +212,17 @@ mod tests {
         assert_eq!(&*recorder.span_timer("sql 199").name, "sql 199");
         assert_eq!(&*recorder.span_timer("sql 200").name, OTHER);
         for (name, stored) in [("a", "a"), ("b", "b"), ("c", "c"), ("d", context::OVERFLOW)] {
-            assert_eq!(&*recorder.entry(Kind::Http, name).name, stored);
+            assert_eq!(&*recorder.context(Kind::Http, name).name, stored);
         }
         // A timer of the application that has the name of a span shares its context.
-        assert_eq!(&*recorder.entry(Kind::Timer, "sql 7").name, "sql 7");
+        assert_eq!(&*recorder.context(Kind::Timer, "sql 7").name, "sql 7");
         assert_eq!(recorder.contexts(), 3 + MAX_SPAN_TIMERS + 1);
     }
 
     #[test]
     fn a_span_computes_while_it_is_entered_and_waits_otherwise() {
         let recorder = TestRecorder::new(9);
-        let request = recorder.entry(Kind::Http, "GET /");
+        let request = recorder.context(Kind::Http, "GET /");
         let scope = Arc::new(Scope::new(recorder.recording.clock().tick()));
         let entry = recorder.span_timer("http GET api");
         drop(SpanState::new(Some(scope.clone()), Some(entry.clone())));
@@ -241,54 +240,16 @@ mod tests {
         assert!(span.fail("no answer"));
         drop(span);
         let timers = scope.end(&request);
-        let failure = timers.failure.clone().expect("it failed");
-        assert_eq!(
-            (failure.kind(), failure.message()),
-            ("http GET api", Some("no answer"))
-        );
+        let failure = Failure::new("http GET api").with_message("no answer");
+        assert_eq!(timers.failure.as_ref(), Some(&failure));
         let (covered, parts) = timers.parts();
         assert_eq!((covered, parts[0].count), (36_000_000, 1));
         let batch = recorder.drained();
         let delta = batch.contexts.values().next().expect("the span");
         let (_, sums) = delta.records[0].iter().next().expect("its record");
-        let measures = [
-            Measure::PollTime,
-            Measure::Waited,
-            Measure::LongestPoll,
-            Measure::Polls,
-        ];
+        let measures = [PollTime, Waited, LongestPoll, Polls];
         let measured = measures.map(|measure| sums.measures.get(measure));
         assert_eq!(measured, [6_000_000, 30_000_000, 4_000_000, 2]);
         assert_eq!((sums.times.count, sums.outcomes.errors), (1, 1));
-    }
-
-    #[test]
-    fn a_run_that_is_known_only_at_its_end_covers_its_time_within_the_request() {
-        let recorder = TestRecorder::new(9);
-        let request = recorder.entry(Kind::Http, "GET /");
-        let (clock, start) = (recorder.recording.clock(), recorder.recording.started());
-        let scope = Scope::new(start);
-        let run = |name: &str, millis| {
-            let timer = recorder.span_timer(name);
-            timer.record_ended_run(Duration::from_millis(millis), clock.tick(), Some(&scope));
-        };
-        recorder.advance(10);
-        run("a", 5);
-        recorder.advance(2);
-        run("b", 12);
-        run("a", 1);
-        let (covered, parts) = scope.end(&request).parts();
-        let parts: Vec<_> = parts.iter().map(|part| part.covered / 1_000_000).collect();
-        assert_eq!((covered, parts), (12_000_000, vec![12, 6]));
-        // After the end of the request, only the time before it counts.
-        recorder.advance(3);
-        run("c", 4);
-        run("c", 2);
-        let batch = recorder.drained();
-        let delta = batch.contexts.get(&root()).expect("it has a late timer");
-        let (_, sums) = delta.records[0].iter().next().expect("a record");
-        let late = sums.timers.iter().next().expect("a timer").1;
-        assert_eq!((late.count, late.requests, late.sum), (2, 1, 6_000_000));
-        assert_eq!((late.covered, sums.timers.covered), (1_000_000, 0));
     }
 }

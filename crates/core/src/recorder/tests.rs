@@ -1,4 +1,4 @@
-//! A recorder with a manual clock, for the unit tests of this folder.
+//! A recorder with a manual clock, for unit tests.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,14 +14,12 @@ use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slow_request::SlowRequest;
 
 /// The start of a minute.
-pub(super) const NOW: i64 = 1_700_000_040;
-/// The maximum number of counters of a recorder.
+pub(crate) const NOW: i64 = 1_700_000_040;
 pub(super) const COUNTERS: usize = 1_000;
 
-/// A recorder, and the clock that it reads.
-pub(super) struct TestRecorder {
+pub(crate) struct TestRecorder {
     recorder: Arc<Recorder>,
-    pub(super) clock: ManualClock,
+    pub(crate) clock: ManualClock,
 }
 
 impl Deref for TestRecorder {
@@ -33,7 +31,7 @@ impl Deref for TestRecorder {
 }
 
 impl TestRecorder {
-    pub(super) fn new(max_contexts: usize) -> Self {
+    pub(crate) fn new(max_contexts: usize) -> Self {
         Self::with_limits(Limits::new(max_contexts, COUNTERS))
     }
 
@@ -46,8 +44,7 @@ impl TestRecorder {
         }
     }
 
-    /// Records requests that were cancelled after these milliseconds.
-    pub(super) fn requests(&self, context: &str, millis: impl IntoIterator<Item = u64>) {
+    pub(super) fn cancelled_requests(&self, context: &str, millis: impl IntoIterator<Item = u64>) {
         for duration in millis.into_iter().map(Duration::from_millis) {
             self.record_request(context, duration, Outcome::Cancelled.into());
         }
@@ -57,19 +54,17 @@ impl TestRecorder {
         self.clock.advance(Duration::from_millis(millis));
     }
 
-    /// Drains, and takes the pending batch.
-    pub(super) fn drained(&self) -> Batch {
+    pub(crate) fn drained(&self) -> Batch {
         self.drain();
         self.drain.take()
     }
 }
 
-/// The context `GET /`.
 pub(super) fn root() -> ContextId {
     ContextId::new(Kind::Http, "GET /")
 }
 
-/// The configuration of a ranking of this many ids.
+/// The configuration of a ranking of at most this many ids.
 pub(super) fn spec(max_ids: u32) -> RankingSpec {
     RankingSpec {
         interval: 60,

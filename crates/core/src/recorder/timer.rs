@@ -14,49 +14,48 @@ use super::{ContextHandle, active};
 use crate::clock::Tick;
 use tower_pulse_model::outcome::Outcome;
 
-/// Records the time from its creation until it is dropped. Created by
-/// `Pulse::timer`.
+/// Records the time from its creation by `Pulse::timer` until it is dropped.
 ///
-/// A timer records exactly one sample, even if the code returns early with `?`, is cancelled or panics. It
-/// does not see the result of the code: call [`failed`](Self::failed), or time a future with
+/// Unless [discarded](Self::discard), a timer records one sample, even if the code returns early with `?`, is cancelled
+/// or panics. The timer does not see the result of the code: call [`failed`](Self::failed), or time a future with
 /// `Pulse::try_time`.
 ///
 /// A timer that is started within a recorded request counts under that request's context as well: see
 /// [where the time goes](https://docs.rs/tower-pulse/latest/tower_pulse/guide/request_timers/index.html).
 #[must_use = "a timer that is dropped at once times nothing"]
 pub struct Timer {
-    entry: Arc<ContextHandle>,
+    context: Arc<ContextHandle>,
     start: Tick,
     outcome: Outcome,
     is_discarded: bool,
     /// `None` outside of requests.
     within: Option<Started>,
-    /// The times within the span, for the timer of a span.
+    /// For a span's timer: how long the span was entered.
     pub(super) polls: Option<RequestPolls>,
 }
 
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Timer").field(&self.entry.name).finish()
+        f.debug_tuple("Timer").field(&self.context.name).finish()
     }
 }
 
 impl Timer {
     /// A timer that runs from now on.
     #[doc(hidden)]
-    pub fn start(entry: Arc<ContextHandle>) -> Self {
-        // The scope is created first, because its time must begin before that of its timers.
-        let scope = active::scope(entry.recording());
-        Self::start_within(entry, scope)
+    pub fn start(context: Arc<ContextHandle>) -> Self {
+        // The scope is created first, because its time must begin before the time of its timers.
+        let scope = active::scope(context.recording());
+        Self::start_within(context, scope)
     }
 
     /// A timer that runs from now on, within the request of a scope.
-    pub(super) fn start_within(entry: Arc<ContextHandle>, scope: Option<Arc<Scope>>) -> Self {
-        let start = entry.recording().clock().tick();
-        let within = scope.map(|scope| Started::new(scope, &entry, start));
+    pub(super) fn start_within(context: Arc<ContextHandle>, scope: Option<Arc<Scope>>) -> Self {
+        let start = context.recording().clock().tick();
+        let within = scope.map(|scope| Started::new(scope, &context, start));
         Self {
             within,
-            entry,
+            context,
             start,
             outcome: Outcome::Completed,
             is_discarded: false,
@@ -92,7 +91,8 @@ impl Drop for Timer {
         } else {
             self.outcome
         };
-        let nanos = self.entry.finish(self.start, outcome, self.polls.as_ref());
+        let polls = self.polls.as_ref();
+        let nanos = self.context.finish(self.start, outcome, polls);
         if let Some(within) = within {
             within.end(nanos);
         }
@@ -109,7 +109,7 @@ pin_project! {
     {
         #[pin]
         future: F,
-        entry: Arc<ContextHandle>,
+        context: Arc<ContextHandle>,
         timer: Option<Timer>,
         has_failed: fn(&F::Output) -> bool,
     }
@@ -117,17 +117,17 @@ pin_project! {
 
 impl<F: Future> fmt::Debug for Timed<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Timed").field(&self.entry.name).finish()
+        f.debug_tuple("Timed").field(&self.context.name).finish()
     }
 }
 
 impl<F: Future> Timed<F> {
     /// `has_failed` tells whether an output counts as an error.
     #[doc(hidden)]
-    pub fn new(entry: Arc<ContextHandle>, future: F, has_failed: fn(&F::Output) -> bool) -> Self {
+    pub fn new(context: Arc<ContextHandle>, future: F, has_failed: fn(&F::Output) -> bool) -> Self {
         Self {
             future,
-            entry,
+            context,
             timer: None,
             has_failed,
         }
@@ -141,7 +141,7 @@ impl<F: Future> Future for Timed<F> {
         let this = self.project();
         let timer = this
             .timer
-            .get_or_insert_with(|| Timer::start(this.entry.clone()));
+            .get_or_insert_with(|| Timer::start(this.context.clone()));
         // If the poll panics and a caller catches the panic, this future is dropped later, when the thread is not
         // panicking.
         timer.outcome = Outcome::Panicked;

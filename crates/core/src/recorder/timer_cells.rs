@@ -7,54 +7,53 @@ use tower_pulse_model::context::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::timer_sums::{MAX_TIMERS, TimerSums, Timers, other};
 
-/// The maximum number of tables of a context. A table is locked briefly, once per request that has timers.
-const MAX_TABLES: usize = 4;
+/// The maximum number of shards of a context's timers. A shard is locked briefly, once per request that has timers.
+const MAX_SHARDS: usize = 4;
 
-/// The most timers of a request, or of a context between two drains, that are counted separately. Of these, the
+/// The most timers of a request, or of a shard between two drains, that are counted separately. Of these, the
 /// [`MAX_TIMERS`] with the most time are sent.
 pub(super) const MAX_LIVE: usize = 2 * MAX_TIMERS;
 
-/// Sums of the timers within the requests of a context since the last drain. Empty until the first timer runs, then one
-/// table for each of a few shards.
+/// Sums of the timers within the requests of a context since the last drain. Empty until the first timer runs.
 pub(super) struct TimerCells {
-    /// Number of tables, a power of two.
-    shards: usize,
-    tables: OnceLock<Box<[Mutex<Timers>]>>,
+    /// Number of shards, a power of two.
+    count: usize,
+    shards: OnceLock<Box<[Mutex<Timers>]>>,
 }
 
 impl TimerCells {
     /// `shards` is the number of recording shards, a power of two.
     pub(super) fn new(shards: usize) -> Self {
         Self {
-            shards: shards.min(MAX_TABLES),
-            tables: OnceLock::new(),
+            count: shards.min(MAX_SHARDS),
+            shards: OnceLock::new(),
         }
     }
 
-    /// Adds the sums of some timers, and the time that at least one of them covers, to the shard of this thread.
+    /// Adds the sums of timers to the shard of a thread. During `covered` nanoseconds, at least one timer ran.
     pub(super) fn add(
         &self,
         thread: usize,
         covered: u64,
         sums: impl IntoIterator<Item = (RecordId, TimerSums)>,
     ) {
-        let tables = self.tables.get_or_init(|| {
-            let shards = 0..self.shards;
+        let shards = self.shards.get_or_init(|| {
+            let shards = 0..self.count;
             shards.map(|_| Mutex::default()).collect()
         });
-        let mut table = lock(&tables[thread & (self.shards - 1)]);
-        table.covered = table.covered.saturating_add(covered);
+        let mut shard = lock(&shards[thread & (self.count - 1)]);
+        shard.covered = shard.covered.saturating_add(covered);
         for (timer, sums) in sums {
-            let has_room = table.len() < MAX_LIVE || table.get(timer).is_some();
-            table.add(if has_room { timer } else { other() }, &sums);
+            let has_room = shard.len() < MAX_LIVE || shard.get(timer).is_some();
+            shard.add(if has_room { timer } else { other() }, &sums);
         }
     }
 
     /// Takes the sums of all shards. `None` if no timer ran.
     pub(super) fn drain(&self) -> Option<Timers> {
         let mut drained = Timers::default();
-        for table in self.tables.get()? {
-            let timers = std::mem::take(&mut *lock(table));
+        for shard in self.shards.get()? {
+            let timers = std::mem::take(&mut *lock(shard));
             if !timers.is_empty() {
                 drained.merge(&timers);
             }
@@ -69,15 +68,6 @@ mod tests {
     use super::*;
     use tower_pulse_model::context::Kind;
 
-    fn sums(sum: u64) -> TimerSums {
-        TimerSums {
-            count: 1,
-            requests: 1,
-            sum,
-            covered: sum,
-        }
-    }
-
     fn id(number: u64) -> RecordId {
         RecordId::new(Kind::Timer, &number.to_string())
     }
@@ -88,14 +78,17 @@ mod tests {
         // Adds more timers than the cells keep. The slow timers are among the first.
         for number in 0..500 {
             let sum = if (10..26).contains(&number) { 1_000 } else { 1 };
-            cells.add(0, sum, [(id(number), sums(sum))]);
+            let run = TimerSums {
+                count: 1,
+                sum,
+                ..TimerSums::default()
+            };
+            cells.add(0, sum, [(id(number), run)]);
         }
         let drained = cells.drain().expect("timers ran");
         assert_eq!(drained.len(), MAX_TIMERS + 1);
         assert!((10..26).all(|number| drained.get(id(number)).is_some()));
-        assert_eq!(
-            drained.get(other()).map(|others| others.count),
-            Some(500 - 16)
-        );
+        let others = drained.get(other()).map(|others| others.count);
+        assert_eq!(others, Some(500 - 16));
     }
 }

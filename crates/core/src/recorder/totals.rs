@@ -11,18 +11,18 @@ use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::tally::FirstCodes;
 
 /// Upper bounds of the buckets in seconds: all bounds that a scraper may ask for. The bounds for this crate's own
-/// metric names are the defaults of Prometheus, plus 30 s, and 1 ms because many services answer within 5 ms. The
-/// bounds for OpenTelemetry's names are the bounds in its conventions.
+/// metric names are the defaults of Prometheus, plus 30 s, 1 ms and 2.5 ms: many services answer within 5 ms. The
+/// bounds for OpenTelemetry's names are those of its conventions.
 pub const BOUNDS: [f64; 17] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     30.0,
 ];
 
-/// Number of buckets. The last one is beyond all bounds.
-pub const PLACES: usize = BOUNDS.len() + 1;
+/// Number of buckets of these bounds. The last bucket is beyond all bounds.
+pub const BOUND_BUCKETS: usize = BOUNDS.len() + 1;
 
 /// For each bucket of the exponential histogram, the index of the first of [`BOUNDS`] above the bucket's middle.
-static PLACE_OF: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
+static BOUND_BUCKET_OF: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
         let low = lower_bound(index as u16, SCALE);
         let middle = low.midpoint(lower_bound(index as u16 + 1, SCALE));
@@ -44,7 +44,7 @@ pub struct Totals {
     /// Responses by status code.
     pub codes: FirstCodes,
     /// Number of durations in each bucket, not cumulative. The last bucket is beyond all bounds.
-    pub buckets: [u64; PLACES],
+    pub buckets: [u64; BOUND_BUCKETS],
     /// Example requests for the buckets, if trace ids are recorded.
     pub exemplars: Option<Arc<Exemplars>>,
     /// How many requests met the target of the context, if it has one.
@@ -87,14 +87,14 @@ impl Totals {
             nanos: 0,
             outcomes: OutcomeCounts::default(),
             codes: FirstCodes::default(),
-            buckets: [0; PLACES],
+            buckets: [0; BOUND_BUCKETS],
             exemplars: None,
             target: None,
         }
     }
 
-    /// Adds an aggregate. A bucket of the exponential histogram may contain a bound. All its samples then count on the
-    /// side of its middle, so the bounds are exact to 2.2 %.
+    /// Adds an aggregate. A bucket of the exponential histogram may contain a bound. All its samples then count as if
+    /// at its middle, so the bounds are exact to 2.2 %.
     pub fn add(&mut self, aggregate: &Aggregate) {
         self.count += aggregate.times.count;
         self.nanos += u128::from(aggregate.times.sum);
@@ -104,16 +104,15 @@ impl Totals {
         }
         self.codes.add_other(aggregate.codes.other());
         for (index, n) in aggregate.histogram.buckets() {
-            let place = PLACE_OF.get(usize::from(*index));
-            self.buckets[place.copied().unwrap_or(BOUNDS.len())] += n;
+            let bucket = BOUND_BUCKET_OF.get(usize::from(*index));
+            self.buckets[bucket.copied().unwrap_or(BOUNDS.len())] += n;
         }
         if let Some(target) = &mut self.target {
             target.add(aggregate);
         }
     }
 
-    /// Makes exemplars of the listed requests that have a trace id. Scrapes share the exemplars until new ones are
-    /// made.
+    /// Makes exemplars of the listed requests that have a trace id.
     pub(super) fn add_exemplars(&mut self, listed: &ListedRequests) {
         for request in listed.slow.iter().chain(&listed.failed) {
             if let Some(trace_id) = &request.trace_id {
@@ -157,13 +156,10 @@ mod tests {
         assert_eq!((codes.len(), totals.codes.other()), (16, 10));
         assert_eq!((totals.count, totals.nanos), (10, 2 * 60_704_900_000));
         assert_eq!(totals.outcomes.count(Outcome::Completed), 10);
-        let mut buckets = [0; PLACES];
+        let bounds = BOUNDS.iter().copied().chain([f64::INFINITY]);
+        let filled = bounds.zip(totals.buckets).filter(|(_, count)| *count > 0);
         // The middle of the bucket that contains 1 ms is above 1 ms.
-        for upper_bound in [0.001, 0.0025, 0.005, 0.75] {
-            let at = BOUNDS.iter().position(|bound| *bound == upper_bound);
-            buckets[at.expect("there is this bound")] = 2;
-        }
-        buckets[BOUNDS.len()] = 2;
-        assert_eq!(totals.buckets, buckets);
+        let expected = [0.001, 0.0025, 0.005, 0.75, f64::INFINITY];
+        assert!(filled.eq(expected.map(|bound| (bound, 2))));
     }
 }

@@ -13,13 +13,13 @@ use super::active::{self, Entered};
 use super::scope::Scope;
 
 pin_project! {
-    /// A future whose timers count under the request that was current when the future was wrapped, wherever it
+    /// A future whose timers count under the request that was current when the future was wrapped, wherever the future
     /// runs. Created by `Pulse::within`.
     #[must_use = "futures do nothing unless polled"]
     pub struct Within<F> {
         #[pin]
         future: F,
-        recorder: u32,
+        recorder_id: u32,
         scope: Option<Arc<Scope>>,
     }
 }
@@ -38,7 +38,7 @@ impl<F> Within<F> {
     pub fn new(recording: &RecordingState, future: F) -> Self {
         Self {
             future,
-            recorder: recording.id(),
+            recorder_id: recording.id(),
             scope: active::scope(recording),
         }
     }
@@ -50,7 +50,7 @@ impl<F: Future> Future for Within<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let scope = this.scope.as_ref();
-        let _entered = scope.map(|scope| Entered::new(*this.recorder, scope));
+        let _entered = scope.map(|scope| Entered::new(*this.recorder_id, scope));
         this.future.poll(cx)
     }
 }

@@ -1,5 +1,5 @@
-//! The additions of a step to counters, to the exported statistics, and to the time at which each context was last
-//! seen. Other programs may add to the exported statistics too.
+//! A step's additions to counters and exported statistics, and when each context was last seen. Other programs may add
+//! to the exported statistics too.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use tower_pulse_model::sorted::Map;
 /// The additions of a step, and the numbers of late and of refused samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Additions {
-    /// Additions to the counters of contexts and to the user's counters. They are grouped by slice, so that a store
-    /// handles the start of a new slice once for all counters.
+    /// Additions to the counters of contexts and to the user's counters. Additions are grouped by slice, so that a
+    /// store handles the start of a new slice once for all counters.
     pub counters: Map<CounterSlice, CounterAdditions>,
     /// The contexts of the step, with the additions to their statistics.
     pub statistics: Vec<StatisticsAdditions>,
@@ -25,8 +25,8 @@ pub struct Additions {
 /// A slice of counters: the precision, which says how many slices a counter keeps, and the start in Unix seconds.
 pub type CounterSlice = (Precision, i64);
 
-/// The numbers to add, by the name of the counter. A number that does not fit into an `i64` is refused like an
-/// overflow.
+/// The numbers to add, by the name of the counter. A number is refused if it does not fit into an `i64`, or overflows
+/// the counter.
 pub type CounterAdditions = Vec<(Arc<str>, i128)>;
 
 /// A context that was seen, and additions to its exported statistics. A store without exports ignores the additions.

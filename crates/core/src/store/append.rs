@@ -19,7 +19,7 @@ pub struct Generation {
 pub struct FencedBatch {
     /// The generation of the store in which the calls of the instance are numbered.
     pub generation: String,
-    /// The instance that appends the call: a random name, which is valid until its process ends.
+    /// The instance that appends the call: a random name.
     pub instance: String,
     /// The number of the call. The instance numbers its calls from 1 without gaps.
     pub seq: u64,
@@ -29,12 +29,12 @@ pub struct FencedBatch {
     pub batch: Batch,
 }
 
-/// A place in a journal: the end of an entry, or the start of the journal.
+/// A position in a journal: the end of an entry, or the start of the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Bytes appended until the end of the entry.
     pub offset: u64,
-    /// A digest of all entries up to this place. Journals with different entries have different digests.
+    /// A digest of all entries up to this position. Journals with different entries have different digests.
     pub chain: u64,
 }
 
@@ -94,7 +94,7 @@ pub enum Appended {
 pub enum Readable {
     /// The call is folded.
     Yes,
-    /// The call is in the journal.
+    /// The call is in the journal, but is not folded yet.
     NotYet,
     /// The store has lost the call.
     Lost,
@@ -102,8 +102,8 @@ pub enum Readable {
 
 /// Appends each call to the journal once.
 ///
-/// # Cancel safety If the future is dropped, the call may have been appended. Appending the call again shows whether it
-/// was.
+/// # Cancel safety
+/// If the future is dropped, the call may have been appended. Appending the call again shows whether it was.
 pub trait Append: Send + Sync {
     /// Returns the store's generation. Begins a generation if the store has none.
     fn hello(&self) -> StoreFuture<'_, Generation>;
@@ -111,7 +111,7 @@ pub trait Append: Send + Sync {
     /// Appends a call. A repeated call is not appended again: the answer is then [`Appended::Duplicate`].
     ///
     /// # Errors
-    /// The store failed, or the precisions of the batch differ from those of the store.
+    /// The store failed, or the batch has other precisions than the store.
     fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended>;
 
     /// Whether a call that was appended can be read.

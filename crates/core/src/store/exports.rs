@@ -10,8 +10,8 @@ use tower_pulse_model::snapshot::Problem;
 /// The maximum number of contexts in an [`ExportedPage`].
 pub const MAX_EXPORTED_CONTEXTS: usize = 10;
 
-/// The statistics of the contexts of one name in the current hour and in the hour before. An hour is given by its
-/// start. Hours without statistics are left out.
+/// The statistics of a name in the current hour and in the hour before, by the start of the hour. Hours without
+/// statistics are left out.
 pub type ExportedHours = Vec<(i64, AccessTimeStats)>;
 
 /// The kind of a context that only other programs have recorded.

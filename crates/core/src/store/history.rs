@@ -35,7 +35,7 @@ mod tests {
         let history = |days, since| History {
             days,
             since,
-            asked_at: 1_700_000_000,
+            renewed_at: 1_700_000_000,
         };
         for history in [history(15, i64::MIN), history(400, -1)] {
             assert_eq!(unpack(&pack(&history)), Some(history));

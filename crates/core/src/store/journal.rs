@@ -1,15 +1,15 @@
 //! The journal, as the folder uses it.
 //!
-//! The journal's *state* holds the name of its generation, the position up to which it is folded (`committed`), the end
-//! of the round that was begun, the partitions of this round that are done, a fence per instance, and a *version*. Each
-//! step of folding must give the version, and replaces it.
+//! The journal's *state* holds the name of the generation, the position up to which the journal is folded
+//! (`committed`), and a *version*. The state also holds the end of the begun round, the partitions of this round that
+//! are done, and a fence per instance. Each step of folding must give the version, and replaces it.
 //!
 //! - A call is appended once, because the fence of its instance says which call comes next.
 //! - A step that gives another version than the state's has no effect. If two instances act as the folder, only one can
 //!   write, and a delayed step has no effect. A step without an answer is sent again: if the state has the version that
 //!   the step sets, the step has taken effect.
 //! - A new folder first finishes the round that was begun, without the partitions that are done.
-//! - The id of an entry depends on all entries before it. After a failover to a replica whose journal differs, the
+//! - A position has a digest of all entries up to it. After a failover to a replica whose journal differs, the
 //!   journal does not contain the round's last entry, and the round is dropped.
 
 use std::sync::Arc;
@@ -70,20 +70,20 @@ pub struct Progress {
     pub version: String,
     /// Positions of entries that no instance can read. They are in the begun round, or in the next round if no round
     /// was begun.
-    pub dead_letters: Vec<Position>,
+    pub unreadable: Vec<Position>,
     /// The slices that were already added to coarser tiers.
     pub rolled: RolledUp,
     /// Whether entries of a newer version have waited long enough for an instance that can read them.
     pub is_overdue: bool,
 }
 
-packed!(Progress { committed, round_end, done, newest_at, version, dead_letters; rolled, is_overdue });
+packed!(Progress { committed, round_end, done, newest_at, version, unreadable; rolled, is_overdue });
 
 impl Progress {
     /// Notes that all entries of the round up to `round_end` are folded.
     pub fn finish(&mut self, round_end: Position) {
         (self.committed, self.round_end, self.done) = (round_end, None, Partitions::default());
-        self.dead_letters.clear();
+        self.unreadable.clear();
     }
 }
 
@@ -112,7 +112,7 @@ packed!(Entry {
 
 /// The result of a [`FoldStep`], or of another call that gives the version of the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step<T> {
+pub enum VersionedResult<T> {
     /// The call took effect, with this result.
     Done(T),
     /// The call had no effect, because the state has another version, given here: another instance folds, or an earlier
@@ -122,13 +122,13 @@ pub enum Step<T> {
     Absent,
 }
 
-impl<T> Step<T> {
+impl<T> VersionedResult<T> {
     /// The same result with another value.
-    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> Step<U> {
+    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> VersionedResult<U> {
         match self {
-            Self::Done(value) => Step::Done(with(value)),
-            Self::Stale(version) => Step::Stale(version),
-            Self::Absent => Step::Absent,
+            Self::Done(value) => VersionedResult::Done(with(value)),
+            Self::Stale(version) => VersionedResult::Stale(version),
+            Self::Absent => VersionedResult::Absent,
         }
     }
 }
@@ -214,7 +214,7 @@ pub trait Journal: TableReader {
         version: &'a str,
         from: Position,
         bytes: u64,
-    ) -> StoreFuture<'a, Step<Entries>>;
+    ) -> StoreFuture<'a, VersionedResult<Entries>>;
 
     /// Reads fields of tables, in the order of `fields`; `None` for a missing field.
     fn load_fields<'a>(
@@ -222,10 +222,10 @@ pub trait Journal: TableReader {
         instance: &'a str,
         version: &'a str,
         fields: &'a [(Table, Vec<Vec<u8>>)],
-    ) -> StoreFuture<'a, Step<Vec<FieldValues>>>;
+    ) -> StoreFuture<'a, VersionedResult<Vec<FieldValues>>>;
 
     /// Writes some partitions of a round.
-    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>>;
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, VersionedResult<()>>;
 
     /// Whether the last step that could trim entries has trimmed them. A server may refuse to trim. The folder then
     /// tries again.
@@ -239,7 +239,7 @@ pub trait Journal: TableReader {
         version: &'a str,
         next: &'a str,
         amendment: Amendment<'a>,
-    ) -> StoreFuture<'a, Step<()>>;
+    ) -> StoreFuture<'a, VersionedResult<()>>;
 
     /// Removes the fences of instances that have appended nothing for a day. Returns the number of removed fences.
     fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64>;

@@ -1,8 +1,8 @@
 //! The result of the last judgement: the changes and the state of the detector, in fields of tables.
 //!
-//! The name of a field begins with the number of the judgement that wrote it. A field whose number is higher than that
-//! of the last judgement is from an unfinished judgement, and does not count. The few fields of [`Table::Errors`] have
-//! no numbers, as only the last step of a judgement changes them.
+//! The name of a field begins with the number of the judgement that wrote it. A field with a higher number than the
+//! last judgement is from an unfinished judgement, and does not count. The few fields of [`Table::Errors`] have no
+//! numbers, because only the last step of a judgement changes them.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ impl NumberedFields {
         counting
     }
 
-    /// Adds a field. A field whose number is higher than `last` does not count.
+    /// A field whose number is higher than `last` does not count.
     fn add(&mut self, field: Vec<u8>, value: Vec<u8>, last: Option<u64>) {
         let Some((number, name)) = split(&field) else {
             return;
@@ -145,7 +145,6 @@ pub fn field_name(number: u64, name: &[u8]) -> Vec<u8> {
     [&number.to_be_bytes()[..], name].concat()
 }
 
-/// Splits a field's name into the number and the name after the number.
 fn split(field: &[u8]) -> Option<(u64, &[u8])> {
     let (number, name) = field.split_first_chunk::<NUMBER_BYTES>()?;
     let number = u64::from_be_bytes(*number);
@@ -158,7 +157,6 @@ pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged> {
     Ok(StoredJudged::new(value))
 }
 
-/// Reads the last judgement and the acknowledgements.
 async fn read_state(reader: &dyn TableReader) -> Result<(StoredJudged, Acknowledgements)> {
     let fields = TableRead::Values(
         Table::Judgement,

@@ -21,7 +21,7 @@ pub struct Locality {
     /// The approximate number of names that one round folds. The number bounds the size of the merged round and of its
     /// steps.
     pub round_names: usize,
-    /// The number of records that a folder remembers, per context that an instance may have.
+    /// The number of records that a folder remembers, for each context within `max_contexts`.
     pub records_remembered: usize,
     /// The interval at which the folder reads the entries that other instances have appended. `None` if all instances
     /// are in this process, where each flush folds its own entries.

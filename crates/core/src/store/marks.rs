@@ -16,7 +16,7 @@ const MAX_PAGES: usize = 16;
 /// The fields of the table of marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredMarks {
-    /// The marks, including those that were removed.
+    /// The marks, including removed marks.
     pub marks: Marks,
     /// Fields without a readable mark, or with a mark that is no longer retained.
     pub surplus: Vec<Vec<u8>>,

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::in_process::{Access, Bound, Executor, InProcessStore, MemoryFields, State, Work};
+use super::in_process::{Bound, Executor, InProcessStore, MemoryFields, State, StateAccess, Work};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::random::short_random_name;
@@ -21,14 +21,14 @@ impl Executor for Memory {
         "memory of this process".to_owned()
     }
 
-    fn begin(&self, _: Access, work: Work) -> Result<()> {
+    fn begin(&self, _: StateAccess, work: Work) -> Result<()> {
         // The state is consistent between any two statements that could panic.
         work(Ok(&mut lock(&self.0)));
         Ok(())
     }
 }
 
-/// The default of the approximate limit of the records, in bytes.
+/// The bytes that all records may take by default, approximately.
 pub const RECORD_BYTES: usize = 256 * 1024 * 1024;
 
 impl InProcessStore {

@@ -25,6 +25,8 @@ pub mod read;
 mod status_health;
 pub mod table;
 pub mod table_reads;
+#[cfg(test)]
+pub(crate) mod tests;
 mod upkeep;
 
 pub use self::append::{
@@ -89,7 +91,7 @@ pub trait Store: Append + Any {
 
     /// The advice after a reset. `None` if one of the store's [`conditions`](Self::conditions) explains the reset.
     fn reset_remedy(&self) -> Option<&'static str> {
-        Some("look for who has deleted its data")
+        Some("look for the program that deleted its data")
     }
 
     /// Whether one of the store's [`conditions`](Self::conditions) explains why a call fails.

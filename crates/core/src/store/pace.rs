@@ -1,4 +1,4 @@
-//! The size of calls, which must be small enough not to delay other clients of the server.
+//! The size of calls. Calls are small, so that other clients of the server need not wait for long.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Reads the tables of the hour-of-week profiles, for all stores. Each table covers five weeks. A profile is in the
 //! table of the period in which its context last had a sample. After the last sample, the profile is kept for five to
-//! ten weeks. Two tables exist at a time.
+//! ten weeks.
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
@@ -29,8 +29,8 @@ pub fn tables_at(at: i64) -> [Table; 2] {
     [start, start.saturating_sub(FIVE_WEEKS)].map(|start| Table::Profiles { start })
 }
 
-/// The seconds from `now` for which the table of `at` lives: to the end of the five weeks after those that contain
-/// `at`, but at least five weeks.
+/// The seconds from `now` for which the table of `at` lives: to the end of the next table's five weeks, but at least
+/// five weeks.
 pub fn ttl(at: i64, now: i64) -> i64 {
     let end = start_of(at).saturating_add(2 * FIVE_WEEKS);
     // A clock that is ahead must not shorten the life of new profiles.
@@ -65,7 +65,7 @@ pub async fn profile(reader: &dyn TableReader, id: RecordId, now: i64) -> Result
     let recorded = recorded.max_by_key(RecordedHours::until);
     let mut profile = newest(profiles.into_iter());
     if let (Some(profile), Some(recorded)) = (&mut profile, recorded) {
-        profile.pass(recorded.until(), &recorded);
+        profile.apply_idle(recorded.until(), &recorded);
     }
     Ok(profile)
 }

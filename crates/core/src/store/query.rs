@@ -1,5 +1,5 @@
-//! Queries: the reads of the API and of the page. Each query asks for all the data that an answer needs, so that the
-//! answer takes few round trips.
+//! Queries: the reads of the API and of the dashboard. Each query asks for all the data that an answer needs, so that
+//! the answer takes few round trips.
 
 use super::exports::Exports;
 #[cfg(feature = "query")]
@@ -105,8 +105,8 @@ pub trait Query: Send + Sync {
     /// The slowest contexts, slowest first: at most `limit`, and at most 100.
     fn slowest(&self, limit: usize) -> StoreFuture<'_, Vec<RankedContext>>;
 
-    /// The contexts of a name, of any kind, with their statistics of the hour of `now` and of the hour before. Values
-    /// of the wrong form are left out.
+    /// All contexts of a name, with their statistics of the hour of `now` and the hour before. Values of the wrong form
+    /// are left out.
     #[cfg(feature = "query")]
     fn contexts<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Vec<ContextSnapshot>> {
         read::contexts(self.tables(), self.exports(), name, now)
@@ -150,14 +150,14 @@ pub trait Query: Send + Sync {
         read::slow_requests(self.tables(), query)
     }
 
-    /// The reports of each instance in the minutes, in the order of the minutes, and within a minute by name. Minutes
-    /// are given by their start.
+    /// A list for each minute, in the order of the minutes: the report of each instance, by name. A minute is given by
+    /// its start.
     fn minute_reports<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<InstanceReports>> {
         read::minute_reports(self.tables(), minutes)
     }
 
     /// A list for each minute, in the order of the minutes: the records of each version of the application, by version;
-    /// empty if no instance reported a version.
+    /// empty if no versions ran side by side.
     fn version_records<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<VersionRecords>> {
         read::version_records(self.tables(), minutes)
     }

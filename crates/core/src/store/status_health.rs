@@ -52,7 +52,8 @@ impl StoreStatus {
                 journal.set_aside,
                 "requests were set aside: no instance could read their entries (see `{prefix}pulse:aside`), or the \
                  entries came while `{prefix}pulse:state` was missing. If you have rolled back, start the newer \
-                 version, so that no more are set aside; these stay missing. Otherwise look for RENAME",
+                 version, so that no more are set aside; these stay missing. Otherwise look for a program that uses \
+                 RENAME",
             ),
             (
                 Condition::JournalHole,
@@ -68,7 +69,7 @@ impl StoreStatus {
             (
                 Condition::Skewed,
                 self.exceptions.skewed,
-                "samples were refused, as their time was more than an hour ahead of the store's: set the clocks (NTP)",
+                "samples were over an hour ahead of the store's time, and were refused: set the clocks (NTP)",
             ),
         ];
         for (condition, count, text) in losses {
@@ -113,9 +114,9 @@ impl StoreStatus {
             .collect();
         if !self.gone.is_empty() {
             warnings.push(Condition::GoneTable.warning(format!(
-                "tables of records are gone, and with them the requests of their slices: {} (a key ends with the \
-                 length of its slice in seconds, and the slice's start). Another program deleted them (look for DEL), \
-                 or the server evicted them (set maxmemory-policy to noeviction)",
+                "recorded data is gone, with these keys: {} (a key ends with the length of its slice in seconds, and \
+                 the slice's start). Another program deleted the keys (look for DEL), or the server evicted them (set \
+                 maxmemory-policy to noeviction)",
                 self.gone
             )));
         }
@@ -126,7 +127,7 @@ impl StoreStatus {
 /// The maximum number of sentences about keys that hold a foreign value.
 const MAX_REFUSALS: usize = 5;
 
-/// Sentences about data that is dropped because keys hold a foreign value.
+/// Sentences about data that is omitted because keys hold a foreign value.
 pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
     let messages = keys.iter().rev().take(MAX_REFUSALS);
     let mut messages: Vec<_> = messages.map(refusal).collect();
@@ -139,11 +140,11 @@ pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
     messages
 }
 
-// `texts` drops a warning whose text after the first colon equals that of an earlier warning. The key comes after this
-// colon, so a warning is given for each key.
+// `texts` drops a warning whose text after the first colon equals that of an earlier one. The key comes after this
+// colon, so each key has a warning.
 fn refusal(Problem { key, reason, .. }: &Problem) -> String {
     format!(
-        "data is dropped for a key: {key} holds something else ({reason}); delete the key, and look for the \
+        "data for a key is omitted: {key} holds something else ({reason}); delete the key, and look for the \
          other program that writes it"
     )
 }
@@ -154,20 +155,19 @@ mod tests {
 
     use super::*;
     use crate::condition::conditions;
-    use crate::store::{Exceptions, NewerEntry, SilentInstance};
+    use crate::store::{NewerEntry, SilentInstance};
 
     #[test]
     fn the_warning_about_a_loss_ends_after_a_while_and_other_warnings_last() {
-        let (clock, hand) = Clock::manual(1_700_000_000);
+        let (clock, manual_clock) = Clock::manual(1_700_000_000);
         let notices = Notices::default();
-        let well = || StoreStatus {
+        let conditions_of = |status: &StoreStatus| conditions(&status.warnings(&notices, &clock));
+        // Losses from before this process began are not reported.
+        let mut lost = StoreStatus {
             created: Some(1),
             journal: Some(JournalHealth::default()),
             ..StoreStatus::default()
         };
-        let conditions_of = |status: &StoreStatus| conditions(&status.warnings(&notices, &clock));
-        // Losses from before this process began are not reported.
-        let mut lost = well();
         lost.exceptions.skewed = 7;
         assert_eq!(conditions_of(&lost), []);
 
@@ -186,18 +186,12 @@ mod tests {
                 readable: 1,
                 waited: 5,
             }),
-            exceptions: Exceptions {
-                skewed: 7,
-                ..Exceptions::default()
-            },
-            ..well()
+            ..lost.clone()
         };
-        let all = [
-            Condition::JournalWaits,
-            Condition::NewerEntry,
-            Condition::SilentInstance,
-            Condition::RankingSpecs,
-        ];
+        let all = {
+            use Condition::*;
+            [JournalWaits, NewerEntry, SilentInstance, RankingSpecs]
+        };
         assert_eq!(conditions_of(&ongoing), all);
         assert_eq!(conditions_of(&lost), []);
 
@@ -208,16 +202,14 @@ mod tests {
             orphaned: 1,
             ..JournalHealth::default()
         });
-        let losses = [
-            Condition::Skewed,
-            Condition::SetAside,
-            Condition::JournalHole,
-            Condition::Orphaned,
-        ];
+        let losses = {
+            use Condition::*;
+            [Skewed, SetAside, JournalHole, Orphaned]
+        };
         assert_eq!(conditions_of(&lost), losses);
-        hand.advance(Duration::from_secs(599));
+        manual_clock.advance(Duration::from_secs(599));
         assert_eq!(conditions_of(&lost), losses);
-        hand.advance(Duration::from_secs(1));
+        manual_clock.advance(Duration::from_secs(1));
         assert_eq!(conditions_of(&lost), []);
     }
 }

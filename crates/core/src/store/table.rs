@@ -64,7 +64,7 @@ tables! {
     /// The configurations of each ranking whose configuration differs between instances, packed, by the name of the
     /// ranking.
     7 RankingSpecs = "pulse:rankings:specs";
-    /// The sum of the amounts that were added to ids for which there was no room, by the name of the ranking.
+    /// The sum of the counts that were refused or removed because there was no room, by the name of the ranking.
     8 RankingsDropped = "pulse:rankings:dropped";
     /// The counts of a slice of a ranking, by id.
     9 RankingSlice {
@@ -142,18 +142,18 @@ impl Table {
 pub struct FieldWrites {
     /// The table.
     pub table: Table,
-    /// Seconds until the table expires; `None` for never.
+    /// Seconds until the table expires; `None` to leave this time as it is.
     pub ttl: Option<i64>,
     /// Names of fields to set, with their new values.
     pub set: Vec<(Vec<u8>, Vec<u8>)>,
     /// Names of fields to remove.
     pub removed: Vec<Vec<u8>>,
-    /// Whether the whole table, which must have fields, is removed. The other fields of this struct are then empty.
+    /// Whether the whole table, which must have fields, is removed. `set` and `removed` are then empty.
     pub is_ended: bool,
 }
 
 impl FieldWrites {
-    /// A write to a table that sets and removes no fields yet, only its time to live.
+    /// A write that so far sets only the time to live of a table.
     pub fn new(table: Table, ttl: Option<i64>) -> Self {
         Self {
             table,
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_name_in_a_file_identifies_a_table() {
-        let ranking: Arc<str> = "posts".into();
+        let posts = || "posts".into();
         let tables = [
             Table::records((60, 1_700_000_040)),
             Table::records((86_400, -86_400)),
@@ -202,13 +202,11 @@ mod tests {
             Table::RankingSpecs,
             Table::RankingsDropped,
             Table::RankingSlice {
-                ranking: ranking.clone(),
+                ranking: posts(),
                 start: 3_600,
             },
-            Table::RankingTotals {
-                ranking: ranking.clone(),
-            },
-            Table::RankingNewest { ranking },
+            Table::RankingTotals { ranking: posts() },
+            Table::RankingNewest { ranking: posts() },
             Table::Judgement,
             Table::Changes,
             Table::Detector,

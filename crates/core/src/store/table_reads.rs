@@ -18,7 +18,7 @@ pub const MAX_NAMES: usize = 20_000;
 
 /// A read of a table. A table whose key is missing or has another type reads as empty. Only [`Values`](Self::Values),
 /// [`Count`](Self::Count), [`Ranks`](Self::Ranks) and [`Places`](Self::Places) read an [ordered](Table::is_ordered)
-/// table, whose values are integers in decimal form.
+/// table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableRead {
     /// The values of some fields.

@@ -16,14 +16,14 @@ pub const INSTANCE_TTL: i64 = 60;
 /// Samples of all instances that folding could not use, counted since the store's generation began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exceptions {
-    /// Requests that came after the hourly statistics had moved on to later hours. Only these statistics lack such
-    /// requests.
+    /// Samples that came after the hourly statistics had moved on to later hours. Only these statistics lack such
+    /// samples.
     pub late: u64,
-    /// Requests that were refused because their time is more than an hour ahead of the store's.
+    /// Samples that were refused because their time is more than an hour ahead of the store's.
     pub skewed: u64,
-    /// How often a write was dropped because its key holds a foreign value.
+    /// How often a write was omitted because its key holds a foreign value.
     pub quarantined: u64,
-    /// The quarantined keys, while they hold a foreign value. A store in one process keeps all of them.
+    /// The newest quarantined keys. A store on a server lists only keys that still hold a foreign value.
     pub quarantined_keys: Vec<Problem>,
 }
 
@@ -88,7 +88,7 @@ pub struct StoreStatus {
     pub journal: Option<JournalHealth>,
     /// The entry that stops the folder, if any.
     pub newer: Option<NewerEntry>,
-    /// The store's time, if the store's clock is not that of this process.
+    /// The store's time, if the store has a clock of its own.
     pub time: Option<StoreTime>,
 }
 

@@ -1,4 +1,4 @@
-//! The suspects of a change, in the form that readers get.
+//! The suspects of a change, as users get them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 )]
 #[non_exhaustive]
 pub enum Suspect {
-    /// A mark shortly before the change began.
+    /// A mark near the start of the change.
     #[non_exhaustive]
     Deploy {
         /// The id of the mark.
@@ -22,7 +22,7 @@ pub enum Suspect {
         version: Option<Arc<str>>,
         /// Seconds from the mark to the start of the change.
         seconds_before: i64,
-        /// The ratio of the new version to the old one in the same minutes, if both ran side by side.
+        /// The new version's figure divided by the old one's in the same minutes, if both ran.
         side_by_side: Option<f64>,
     },
     /// The instances that the change comes from. The other instances are not affected.
@@ -55,7 +55,7 @@ pub enum Suspect {
         /// The suspect in words.
         text: Arc<str>,
     },
-    /// A timer within the requests of the context that takes longer, or runs more often.
+    /// A timer within the requests of the context, whose time per request has changed.
     #[non_exhaustive]
     Timer {
         /// The name of the timer.
@@ -64,7 +64,7 @@ pub enum Suspect {
         then: f64,
         /// Seconds per request now.
         now: f64,
-        /// The part of the slowdown that this timer covers, 0 to 1.
+        /// The part of the change that this timer covers, 0 to 1.
         share: f64,
         /// The suspect in words.
         text: Arc<str>,
@@ -78,12 +78,12 @@ pub enum Suspect {
         then: f64,
         /// Seconds per request now.
         now: f64,
-        /// The part of the slowdown that is outside of timers, 0 to 1.
+        /// The part of the change that is outside of timers, 0 to 1.
         share: f64,
         /// The suspect in words.
         text: Arc<str>,
     },
-    /// The requests compute for longer, or block their workers.
+    /// The requests compute for longer or shorter, or block their workers.
     ///
     /// Not reported while the scheduling delay of an instance is high: the time of a poll then includes time in which
     /// the system runs other threads.
@@ -93,26 +93,26 @@ pub enum Suspect {
         then: f64,
         /// Seconds per request within polls now.
         now: f64,
-        /// The part of the slowdown that is within polls, 0 to 1.
+        /// The part of the change that is within polls, 0 to 1.
         share: f64,
         /// The longest single poll since the change, in seconds.
         longest: f64,
         /// The suspect in words.
         text: Arc<str>,
     },
-    /// The requests wait for longer.
+    /// The requests wait for longer or shorter.
     #[non_exhaustive]
     Waiting {
         /// Seconds per request outside of polls before.
         then: f64,
         /// Seconds per request outside of polls now.
         now: f64,
-        /// The part of the slowdown that is outside of polls, 0 to 1.
+        /// The part of the change that is outside of polls, 0 to 1.
         share: f64,
         /// The suspect in words.
         text: Arc<str>,
     },
-    /// The failed or refused requests since the change began.
+    /// The failures (errors or 4xx) since the change began.
     #[non_exhaustive]
     Failures {
         /// The timer within the requests that fails more often than before, if there is one.
@@ -151,7 +151,7 @@ impl Suspect {
         text
     }
 
-    /// The timer that is the suspect.
+    /// The timer of the suspect.
     #[doc(hidden)]
     pub fn timer(&self) -> Option<&Arc<str>> {
         match self {

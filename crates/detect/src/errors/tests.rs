@@ -9,7 +9,7 @@ fn page(name: &str) -> RecordId {
     RecordId::new(Kind::Http, name)
 }
 
-/// Judges a minute with ten requests on each of two pages. Each error has its page, its kind and its number.
+/// Judges a minute with ten requests on each of two pages. An error is a page, a kind and a number.
 fn judge(
     known: &mut KnownErrors,
     start: i64,
@@ -34,7 +34,7 @@ fn judge(
     known.judge(&minute, has_history)
 }
 
-/// The kinds that are reported after a minute with an error of each of these kinds.
+/// The kinds that are reported after a minute with one error of each of `kinds`.
 fn reported(known: &mut KnownErrors, start: i64, kinds: &[&str]) -> Vec<String> {
     let errors: Vec<_> = kinds.iter().map(|kind| ("GET /a", *kind, 1)).collect();
     let verdicts = judge(known, start, &errors, true).into_iter();

@@ -16,7 +16,6 @@ fn history(minutes: impl IntoIterator<Item = (u64, u64)>) -> History {
     history
 }
 
-/// Fifty minutes with one error in a hundred requests.
 const USUAL: (usize, (u64, u64)) = (50, (100, 1));
 
 /// The finding at the end of the last minute. Each part is a number of minutes with these requests and errors.
@@ -52,7 +51,7 @@ fn a_deviance_is_the_g_statistic_of_a_two_by_two_table() {
 }
 
 #[test]
-fn failures_are_found_since_they_began() {
+fn an_increase_begins_with_the_first_failures() {
     let increase = found(&[USUAL, (5, (100, 30))]).expect("thirty times as many");
     assert_eq!(increase.since, 50);
     assert_close(increase.then, 0.01, 1e-12);
@@ -66,7 +65,7 @@ fn failures_are_found_since_they_began() {
 }
 
 #[test]
-fn errors_that_come_in_clusters_say_less() {
+fn errors_in_clusters_are_weaker_evidence() {
     // One error a minute on average, but only every tenth minute has errors.
     let clusters = [[(1, (100, 10)), (9, (100, 0))]; 5].concat();
     let now = (5, (100, 30));
@@ -116,9 +115,9 @@ fn an_increase_of_refused_requests_is_at_least_a_twentieth() {
 fn a_few_minutes_with_errors_are_no_increase() {
     assert!(found(&[USUAL, (3, (100, 30))]).is_some());
     for (parts, why) in [
-        (&[USUAL, (2, (100, 30))][..], "they are two"),
+        (&[USUAL, (2, (100, 30))][..], "only two minutes"),
         (&[USUAL, (5, (100, 30)), (3, (100, 0))], "it is over"),
-        (&[USUAL, (2, (100, 60)), (3, (100, 1))], "two were bad"),
+        (&[USUAL, (2, (100, 60)), (3, (100, 1))], "two bad minutes"),
         (&[(10, (100, 1)), (5, (100, 30))], "the past is short"),
         (&[(50, (0, 0)), (5, (100, 30))], "the past has no requests"),
         (&[USUAL, (5, (100, 30)), (1, (0, 0))], "the last has none"),
@@ -133,8 +132,8 @@ fn minutes_of_alarms_are_not_part_of_a_past() {
         let history = history(repeated(&[(20, (100, 30)), (30, (100, 1)), (5, (100, 30))]));
         search(Failing, &history.minutes, 54, 0, excluded)
     };
-    assert_eq!(found_without(&[]), None, "half of the past failed");
-    let increase = found_without(&[(0, 19)]).expect("the rest is the past");
+    assert_eq!(found_without(&[]), None, "the past fails too");
+    let increase = found_without(&[(0, 19)]).expect("the other minutes are the past");
     assert_close(increase.then, 0.01, 1e-12);
 }
 

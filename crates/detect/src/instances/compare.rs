@@ -1,8 +1,8 @@
 //! Compares an instance on a context with all others in the same minutes.
 
 use crate::cost::{mean, squares};
-use crate::figures;
 use crate::history::Tick;
+use crate::statistics;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::histogram::lower_bound;
 
@@ -12,7 +12,7 @@ pub(super) const MIN_SAMPLES: f64 = 30.0;
 /// The smallest ratio of times that is reported.
 const MIN_RATIO: f64 = 1.3;
 
-/// The smallest excess of errors that is reported: twice the share of the others plus two percentage points.
+/// The smallest share of errors that is reported: twice the share of the others plus two percentage points.
 const MIN_ERROR_RATIO: f64 = 2.0;
 pub(super) const MIN_ERROR_SHARE: f64 = 0.02;
 
@@ -93,7 +93,6 @@ pub(super) enum Measure {
     Errors,
 }
 
-/// The difference between an instance and the others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Difference {
     pub(super) effect: f64,
@@ -105,7 +104,6 @@ pub(super) struct Difference {
 /// The sums of an instance and of all others on a context in a minute.
 pub(super) type Sides = (Tick, Moments, Moments);
 
-/// The total sums of an instance and of the others.
 pub(super) fn total(sides: &[Sides]) -> (Moments, Moments) {
     let (mut own, mut others) = (Moments::default(), Moments::default());
     for (_, mine, theirs) in sides {
@@ -168,7 +166,7 @@ pub(super) fn is_large(measure: Measure, difference: &Difference) -> bool {
 /// The minute since which an instance is out of line. From this minute to the end, the sum of the instance's excess
 /// over half of the effect is largest.
 pub(super) fn turning_point(sides: &[Sides], measure: Measure, effect: f64) -> Tick {
-    figures::turning_point(sides.iter().rev().filter_map(|(at, own, others)| {
+    statistics::turning_point(sides.iter().rev().filter_map(|(at, own, others)| {
         let (n, level, _) = own.samples(measure);
         let (m, other, _) = others.samples(measure);
         let excess = n * m / (n + m) * (level - other - effect / 2.0);

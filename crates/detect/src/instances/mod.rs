@@ -1,11 +1,12 @@
 //! Instances that are out of line with the others on the same context: slower, or failing more often.
 //!
 //! An instance is compared with all others in the same minutes, so that effects on the whole fleet cancel out. Times
-//! are compared by the mean of their logarithms, whose difference is the logarithm of a ratio (Welch, 1947, with the
-//! variance multiplied by the dispersion between minutes, as in quasi-likelihood: McCullagh and Nelder, 1989, chapter
-//! 9). Shares of errors are compared as two proportions with the same correction. The next slowest instance must be
-//! closer to the others: if half of the fleet is slow, one instance is not the cause. With only two instances, a
-//! comparison cannot tell which of them is out of line, so the instance must differ from its own past too.
+//! are compared by the means of their logarithms: the difference is the logarithm of a ratio. The test is Welch's
+//! (1947), with the variance multiplied by the dispersion between minutes, as in quasi-likelihood (McCullagh and
+//! Nelder, 1989, chapter 9). Shares of errors are compared as two proportions with the same correction. The next
+//! slowest instance must be closer to the others: if half of the fleet is slow, one instance is not the cause. With
+//! only two instances, a comparison cannot tell which of them is out of line, so the instance must differ from its own
+//! past too.
 //!
 //! An instance that is out of line on many contexts gets one verdict, about `<all>`.
 
@@ -38,7 +39,7 @@ const STORED: Tick = 30;
 /// deviations that a difference needs. Three minutes need more, because they tell little about how minutes vary.
 const WINDOWS: [(Tick, usize, f64); 4] = [(3, 3, 9.0), (5, 4, BAR), (10, 4, BAR), (15, 4, BAR)];
 
-/// The last minutes in which a context of an instance must have [`MIN_SAMPLES`] requests to count for [`MANY_SHARE`].
+/// To count for [`MANY_SHARE`], a context of an instance needs [`MIN_SAMPLES`] requests within this many minutes.
 const ACTIVE: Tick = 10;
 
 /// The last minutes that decide whether a difference still exists.
@@ -47,8 +48,8 @@ const RECENT: Tick = 5;
 /// Minutes without a request after which an instance is gone.
 const GONE: Tick = 3;
 
-/// Minutes for which a verdict about an instance on one context waits, as the instance may soon be out of line on many
-/// contexts.
+/// Minutes for which a verdict about an instance on one context waits, because the instance may soon be out of line on
+/// many contexts.
 const SETTLING: Tick = 2;
 
 /// Standard deviations that a difference needs.
@@ -108,7 +109,6 @@ struct Reported {
 #[derive(Debug, Default)]
 pub struct InstanceDetector {
     minutes: VecDeque<(Tick, HashMap<RecordId, Reported>)>,
-    /// The state from which another detector can resume.
     pub(super) state: InstanceState,
 }
 
@@ -165,7 +165,7 @@ impl InstanceDetector {
                 }
             }
         }
-        self.gather(now, &contexts);
+        self.find_on_many(now, &contexts);
         self.verdicts(now)
     }
 
@@ -367,8 +367,7 @@ impl InstanceDetector {
         self.state.ongoing = ongoing.into_iter().filter(is_ongoing).collect();
     }
 
-    /// Finds the instances that are out of line on many contexts.
-    fn gather(&mut self, now: Tick, contexts: &Map<RecordId, Vec<Arc<str>>>) {
+    fn find_on_many(&mut self, now: Tick, contexts: &Map<RecordId, Vec<Arc<str>>>) {
         let ongoing = self.state.ongoing.iter();
         let mut names: Vec<Arc<str>> = ongoing.map(|one| one.instance.clone()).collect();
         names.order();

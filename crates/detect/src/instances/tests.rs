@@ -9,17 +9,15 @@ use tower_pulse_model::context::Kind;
 const PAGES: [&str; 5] = ["GET /a", "GET /b", "GET /c", "GET /d", "GET /e"];
 const START: i64 = 1_700_000_040;
 
-/// A fleet whose instances have times around 100 ms, with a wobble from minute to minute that all share.
+/// A fleet whose instances have times around 100 ms, which vary together from minute to minute.
 struct Fleet {
     random: fastrand::Rng,
     instances: Vec<Arc<str>>,
     detector: InstanceDetector,
     minute: i64,
-    /// The minutes that have passed, with their starts.
     past: Vec<(i64, Vec<Report>)>,
 }
 
-/// The sums of an instance in a minute.
 type Report = (Arc<str>, Vec<(RecordId, Aggregate)>);
 
 fn borrowed(reports: &[Report]) -> Vec<InstanceMinute<'_>> {
@@ -32,7 +30,7 @@ fn borrowed(reports: &[Report]) -> Vec<InstanceMinute<'_>> {
 }
 
 /// The fault of an instance on a page: the factor by which it is slower, and its share of errors.
-type Wrong<'a> = &'a dyn Fn(&str, &str) -> (f64, f64);
+type Fault<'a> = &'a dyn Fn(&str, &str) -> (f64, f64);
 
 impl Fleet {
     fn new(instances: usize, seed: u64) -> Self {
@@ -57,13 +55,13 @@ impl Fleet {
     }
 
     /// Lets minutes pass. Returns the verdicts of each.
-    fn pass(&mut self, minutes: usize, wrong: Wrong<'_>) -> Vec<Vec<Verdict>> {
+    fn pass(&mut self, minutes: usize, fault: Fault<'_>) -> Vec<Vec<Verdict>> {
         let verdicts = (0..minutes).map(|_| {
             let level = (0.3 * (self.random.f64() - 0.5)).exp();
             let mut reports = Vec::new();
             for instance in self.instances.clone() {
                 let contexts = PAGES.map(|page| {
-                    let (slowness, errors) = wrong(&instance, page);
+                    let (slowness, errors) = fault(&instance, page);
                     (http(page), self.aggregate(level, slowness, errors))
                 });
                 reports.push((instance, contexts.into()));
@@ -110,7 +108,7 @@ fn a_fleet_in_line_has_no_verdict() {
 }
 
 #[test]
-fn an_instance_that_is_slow_on_one_page_is_named_until_it_is_not() {
+fn an_instance_that_is_slow_on_one_page_is_named_until_it_recovers() {
     for (seed, instances) in (0..10).flat_map(|seed| [(seed, 2), (seed, 4)]) {
         let mut fleet = Fleet::new(instances, seed);
         assert!(fleet.pass(40, &fine).iter().all(Vec::is_empty));
@@ -122,18 +120,18 @@ fn an_instance_that_is_slow_on_one_page_is_named_until_it_is_not() {
         assert!((verdict.since - began).abs() <= 120, "{verdict:?}");
         assert!((verdict.ratio / 2.0 - 1.0).abs() < 0.15, "{verdict:?}");
         assert!(is_of_time(verdict), "{verdict:?}");
-        let named = verdicts
+        let unnamed = verdicts
             .iter()
             .take_while(|verdicts| verdicts.is_empty())
             .count();
-        assert!(named <= 9, "after {named} minutes");
+        assert!(unnamed <= 9, "named after {unnamed} minutes");
         let after = fleet.pass(15, &fine);
         assert_eq!(after.last(), Some(&Vec::new()));
     }
 }
 
 #[test]
-fn an_instance_that_is_slow_everywhere_is_one_verdict() {
+fn an_instance_that_is_slow_on_all_pages_gets_one_verdict() {
     for seed in 0..10 {
         let mut fleet = Fleet::new(4, seed);
         fleet.pass(40, &fine);
@@ -235,7 +233,6 @@ fn another_detector_goes_on_with_the_same_verdicts() {
         for (start, reports) in &fleet.past[10..] {
             other.recall(*start, &borrowed(reports));
         }
-        // The other detector judges the same minutes.
         let judged = fleet.past.len();
         let mut verdicts = fleet.pass(6, &slow);
         verdicts.extend(fleet.pass(20, &fine));
@@ -246,7 +243,6 @@ fn another_detector_goes_on_with_the_same_verdicts() {
     }
 }
 
-/// A state whose bytes are frozen.
 pub(crate) fn frozen_state(instance: &str, context: RecordId) -> InstanceState {
     InstanceState {
         ongoing: vec![OutOfLine {

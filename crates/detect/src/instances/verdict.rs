@@ -35,7 +35,7 @@ impl InstanceDetector {
     /// The verdict about an instance that is out of line on some contexts.
     fn verdict(
         &self,
-        parts: &[&OutOfLine],
+        all: &[&OutOfLine],
         context: RecordId,
         since: Tick,
         detected: Tick,
@@ -43,13 +43,13 @@ impl InstanceDetector {
         let (mut own, mut others) = (Moments::default(), Moments::default());
         let (mut logs, mut expected, mut weights, mut minutes) = (0.0, 0.0, 0.0, 0);
         let (mut own_minutes, mut other_minutes) = (Vec::new(), Vec::new());
-        for (number, part) in parts.iter().enumerate() {
-            // An instance that is both slow and failing on a context has two parts there. The context counts once.
-            let mut earlier = parts[..number].iter();
-            if earlier.any(|other| other.context == part.context) {
+        for (number, one) in all.iter().enumerate() {
+            // An instance that is slow and fails on a context has two differences there. The context counts once.
+            let mut earlier = all[..number].iter();
+            if earlier.any(|other| other.context == one.context) {
                 continue;
             }
-            let sides = self.sides(&part.instance, part.context, since);
+            let sides = self.sides(&one.instance, one.context, since);
             minutes = minutes.max(sides.len() as u32);
             let (mine, theirs) = total(&sides);
             let (n, level, _) = mine.samples(Measure::Time);
@@ -64,8 +64,8 @@ impl InstanceDetector {
             own_minutes.extend(sides.iter().map(|(_, mine, _)| sample(mine)));
             other_minutes.extend(sides.iter().map(|(_, _, theirs)| sample(theirs)));
         }
-        let is_time = parts.iter().any(|part| part.measure == Measure::Time);
-        let strength = parts.iter().map(|part| part.strength).max().unwrap_or(0);
+        let is_time = all.iter().any(|one| one.measure == Measure::Time);
+        let strength = all.iter().map(|one| one.strength).max().unwrap_or(0);
         let (mean_then, mean_now) = (expected / own.requests.max(1.0), own.mean_seconds());
         let mut mean = mean_now;
         let (then, now, least) = match is_time {
@@ -90,7 +90,7 @@ impl InstanceDetector {
         Verdict {
             context,
             kind: ChangeKind::Instance,
-            instance: parts.first().map(|part| part.instance.clone()),
+            instance: all.first().map(|one| one.instance.clone()),
             error: None,
             since: i64::from(since) * 60,
             detected: (i64::from(detected) + 1) * 60,

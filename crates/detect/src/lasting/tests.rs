@@ -13,12 +13,12 @@ fn minutes(scores: &[f64]) -> Vec<Residual> {
         scores: [*score; SCORES],
         log: *score,
         sampling: [0.01; SCORES],
-        answer: [0.0; SCORES],
+        response: [0.0; SCORES],
     });
     minutes.collect()
 }
 
-/// The past of a page that does not wobble.
+/// The past of a page without noise.
 fn base() -> Baseline {
     let past = Past {
         buckets: vec![(100, 200), (104, 200)],
@@ -43,7 +43,7 @@ fn a_change_goes_on_while_nearly_all_minutes_show_it() {
         both[0]
     };
     assert!(goes_on(&[1.0, 1.0, 1.0]));
-    assert!(!goes_on(&[1.0, 0.0, 1.0]), "each of three minutes shows it");
+    assert!(!goes_on(&[1.0, 0.0, 1.0]), "all of three must show it");
     assert!(goes_on(&[1.0, 1.0, 0.0, 1.0]), "one of four need not");
     assert!(!goes_on(&[1.0, 0.0, 0.0, 1.0]));
     assert!(!goes_on(&[1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.45]), "it ends");
@@ -52,7 +52,7 @@ fn a_change_goes_on_while_nearly_all_minutes_show_it() {
 }
 
 #[test]
-fn a_change_may_be_the_rest_of_a_larger_change() {
+fn a_change_may_be_left_over_from_a_larger_change() {
     let left_over = |earlier: f64, effect: f64, length: usize| {
         let (earlier, window) = (minutes(&[earlier; 12]), minutes(&vec![effect; length]));
         is_left_over(&earlier, &window, RANK, effect)
@@ -60,7 +60,7 @@ fn a_change_may_be_the_rest_of_a_larger_change() {
     assert!(left_over(1.0, 0.5, 5) && left_over(-1.0, -0.5, 5));
     assert!(!left_over(1.0, 0.6, 5) && !left_over(-1.0, 0.5, 5));
     assert!(!left_over(1.0, 0.5, LEFT_OVER), "it has lasted");
-    // A single minute does not count, nor do minutes of long ago.
+    // One minute does not count, and neither do minutes long ago.
     let window = minutes(&[0.5; 5]);
     let mut scores = [0.0; 14];
     (scores[0], scores[1], scores[8]) = (1.0, 1.0, 1.0);
@@ -72,16 +72,16 @@ fn a_change_may_be_the_rest_of_a_larger_change() {
 #[test]
 fn a_change_begins_in_the_minute_in_which_its_scores_rise() {
     let base = base();
-    let since = |scores: &[f64], effect: f64| began(&base, &minutes(scores), RANK, effect);
+    let since = |scores: &[f64], effect: f64| start(&base, &minutes(scores), RANK, effect);
     assert_eq!(since(&[0.1, -0.1, 0.2, 0.9, 1.1, 0.4, 1.0], 1.0), 3);
     assert_eq!(since(&[0.1, -0.1, 0.2, -0.9, -1.1, -1.0], -1.0), 3);
     assert_eq!(since(&[1.0, 1.0, 1.0], 1.0), 0);
     // A minute with few requests counts less than its neighbour.
     let mut uncertain = minutes(&[0.0, 1.0, 0.2, 1.0, 1.0]);
     uncertain[2].sampling[RANK] = 1.0;
-    assert_eq!(began(&base, &uncertain, RANK, 1.0), 1);
+    assert_eq!(start(&base, &uncertain, RANK, 1.0), 1);
     uncertain[2].sampling[RANK] = 0.001;
-    assert_eq!(began(&base, &uncertain, RANK, 1.0), 3);
+    assert_eq!(start(&base, &uncertain, RANK, 1.0), 3);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 use super::*;
 use crate::tests::{assert_close, normal};
 
-/// The residuals of this many minutes, with this wobble, correlation and sampling variance.
 fn residuals(minutes: i32, wobble: f64, correlation: f64, sampling: f64) -> Vec<(i32, f64, f64)> {
     let mut random = fastrand::Rng::with_seed(11);
     let mut normal = || normal(&mut random);
@@ -26,7 +25,7 @@ fn the_noise_of_a_long_past_is_estimated() {
 }
 
 #[test]
-fn a_short_past_says_little() {
+fn a_short_past_has_the_usual_noise() {
     let usual = Noise::estimate(&[], 2.0);
     assert_eq!((usual.deviation, usual.correlation), (60_000, 600_000));
     // A page without wobble gets the smallest wobble, times the slope of its score (the second argument).
@@ -79,7 +78,7 @@ fn the_variance_of_a_mean_has_all_its_parts() {
     wobbling.grow(5, 0.0, 0.01, 0.0);
     let covariances = 2.0 * 0.04 * (0.5f64.powi(3) + 0.5f64.powi(4) + 0.5);
     close(wobbling.variance(), (3.0 * 0.05 + covariances) / 9.0);
-    // The uncertainty from the shared level (the last argument) is the same in each minute: a mean does not reduce it.
+    // The uncertainty from the shared level (the last argument) is the same in each minute, so a mean does not reduce it.
     let mut shared = window(0.0, 0.0);
     shared.grow(9, 1.0, 0.01, 0.3);
     shared.grow(8, 1.0, 0.01, 0.3);

@@ -50,27 +50,27 @@ fn a_shift_follows_from_its_expected_score() {
     let farthest = FARTHEST as f64 * WIDTH;
     assert_eq!(reference.shift_of(-1.0), -farthest);
     assert_eq!(reference.shift_of(1.0), farthest);
-    for kind in [RANK, PLACE] {
+    for kind in [RANK, LOCATION] {
         let rise = reference.expected(kind, WIDTH) - reference.expected(kind, -WIDTH);
         assert_close(reference.slope(kind), rise / (2.0 * WIDTH), 1e-9);
     }
 }
 
 #[test]
-fn the_place_score_rises_across_the_mode() {
+fn the_location_score_rises_across_the_mode() {
     let reference = reference(&hill(1_000.0, 100));
-    let place = |bucket: usize| f64::from(reference.of(bucket)[PLACE]);
+    let location = |bucket: usize| f64::from(reference.of(bucket)[LOCATION]);
     for distance in 1..=16 {
-        assert_close(place(100 + distance), -place(100 - distance), 0.02);
+        assert_close(location(100 + distance), -location(100 - distance), 0.02);
     }
     // For a normal distribution, the score is the distance in standard deviations.
     for (distance, deviations) in [(0, 0.0), (4, 0.5), (8, 1.0), (16, 2.0)] {
-        assert_close(place(100 + distance), deviations, 0.15);
+        assert_close(location(100 + distance), deviations, 0.15);
     }
-    let places = (0..BUCKETS).map(place);
-    let [least, most] = [f64::min, f64::max].map(|choose| places.clone().fold(0.0, choose));
-    assert_close(most, LARGEST_PLACE, 0.1);
-    assert_close(least, -LARGEST_PLACE, 0.1);
+    let locations = (0..BUCKETS).map(location);
+    let [least, most] = [f64::min, f64::max].map(|choose| locations.clone().fold(0.0, choose));
+    assert_close(most, LARGEST_LOCATION, 0.1);
+    assert_close(least, -LARGEST_LOCATION, 0.1);
 }
 
 #[test]

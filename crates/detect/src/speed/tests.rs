@@ -7,7 +7,6 @@ use crate::scored::Scored;
 use crate::state::SharedMinute;
 use crate::tests::{assert_close, repeated};
 
-/// The requests of a minute.
 const REQUESTS: f32 = 400.0;
 
 /// A page whose times are shifted by these logarithms, minute by minute from minute 0 on.
@@ -102,7 +101,7 @@ fn a_shift_of_all_pages_is_not_a_change_of_a_page() {
 #[test]
 fn the_minutes_before_a_change_do_not_show_it() {
     let base = base(&repeated(&[(10, 0.0), (5, 0.3)]));
-    let began = |since, least| began(&base, &SharedMinutes::default(), since, least);
+    let began = |since, least| shift(&base, &SharedMinutes::default(), since, least);
     assert_close(began(10, 3.0).expect("it begins there"), 0.3, 0.03);
     assert_close(began(11, 3.0).expect("or a minute later"), 0.3, 0.03);
     // In order: two of the three minutes before 12 show the change already; the change is smaller than 1,000 standard
@@ -115,7 +114,7 @@ fn the_minutes_before_a_change_do_not_show_it() {
 fn the_size_of_an_effect_is_a_shift() {
     let base = base(&[]);
     for shift in [-0.2, 0.2] {
-        for kind in [RANK, PLACE] {
+        for kind in [RANK, LOCATION] {
             let effect = base.reference.expected(kind, shift);
             assert_close(log_size(&base, kind, effect), shift, 0.02);
         }
@@ -124,8 +123,7 @@ fn the_size_of_an_effect_is_a_shift() {
     let share = base.reference.tail_share;
     assert_close(log_size(&base, TAIL, 0.5 * share), 0.5, 1e-12);
     assert!(is_large(&base, TAIL, 0.31 * share) && !is_large(&base, TAIL, 0.29 * share));
-    let is_shorter_news = is_large(&base, TAIL, -0.5 * share);
-    assert!(!is_shorter_news, "a shorter tail is no news");
+    assert!(!is_large(&base, TAIL, -0.5 * share), "the tail is shorter");
 }
 
 #[test]
@@ -139,11 +137,11 @@ fn a_change_is_over_when_its_last_minutes_are_as_before() {
     assert!(!over(&[(5, 0.0), (10, 0.3)], 0.3) && !over(&[(5, 0.0), (10, -0.3)], -0.3));
     assert!(over(&[(5, 0.0), (10, 0.3), (3, 0.0)], 0.3));
     assert!(over(&[(5, 0.0), (10, -0.3), (3, 0.0)], -0.3));
-    assert!(!over(&[(5, 0.0), (2, 0.0)], 0.3), "two minutes say nothing");
+    assert!(!over(&[(5, 0.0), (2, 0.0)], 0.3), "two minutes are too few");
     // The change has grown, and is back to its first size.
     assert!(over(&[(5, 0.0), (10, 0.9), (3, 0.3)], 0.3));
-    let after_four = over(&[(5, 0.0), (4, 0.9), (3, 0.3)], 0.3);
-    assert!(!after_four, "four minutes are few");
+    let is_over = over(&[(5, 0.0), (4, 0.9), (3, 0.3)], 0.3);
+    assert!(!is_over, "four minutes are too few");
     let (_, strength) = followed(&[(5, 0.0), (10, 0.3)], 0.3);
     assert!((5.0..500.0).contains(&strength), "{strength}");
 }

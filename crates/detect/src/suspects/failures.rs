@@ -17,8 +17,7 @@ use tower_pulse_model::tally::Tally;
 const MIN_SAMPLES: u64 = 10;
 
 /// Samples fail more often than usual if the share of errors exceeds the usual share by `ERRORS_BEYOND`, by the factor
-/// `ERRORS_TIMES`, and by `ERRORS_SURE` standard errors. By chance alone, about one share in a hundred exceeds all
-/// three; with few samples, more shares do.
+/// `ERRORS_TIMES`, and by `ERRORS_SURE` standard errors.
 const ERRORS_BEYOND: f64 = 0.01;
 const ERRORS_TIMES: f64 = 1.5;
 const ERRORS_SURE: f64 = 3.0;
@@ -61,8 +60,9 @@ fn risen<K: Ord + Clone + ToString>(
         .then(|| (key.to_string().into(), percent(then), percent(now)))
 }
 
-/// The causes of the failures of a page: the kind of error, the timer and the status code that fail more often since a
-/// change, and the statuses of the newest failed requests. `timers` has the runs of the timers within the requests.
+/// The causes of a page's failures since a change: the kind of error and the status code that are more frequent, and
+/// the timer that fails more often. The suspect also has the statuses of the newest failed requests. `timers` has the
+/// runs of the timers within the requests.
 pub fn failures(
     kind: ChangeKind,
     page: &Sides,
@@ -109,8 +109,7 @@ pub fn failures(
     let of_code = of_code.map(|(code, then, now)| format!("{code} rose from {then} to {now}"));
     let newest = statuses.join(", ");
     let has_cause = of_kind.is_some() || of_code.is_some();
-    let of_requests =
-        (!newest.is_empty() && !has_cause).then(|| format!("its newest failures: {newest}"));
+    let of_requests = (!newest.is_empty() && !has_cause).then(|| format!("failures with {newest}"));
     let parts = [of_kind, of_timer, of_code, of_requests];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| Suspect::Failures {

@@ -13,7 +13,7 @@ use tower_pulse_model::sorted::Map;
 /// The smallest part of a change that the instances must account for.
 const MIN_SHARE: f64 = 0.6;
 
-/// The smallest ratio of suspected instances to the others: of their times, or of their shares of errors.
+/// The smallest ratio of the suspected instances' figure to that of the others.
 const MIN_RATIO: f64 = 1.25;
 
 /// The fewest minutes in which both sides must have requests to be compared. A process and its replacement both have
@@ -56,9 +56,9 @@ impl Counted {
     }
 }
 
-/// The instances that a change of a context comes from; `None` if the change does not come from some instances. These
-/// instances are out of line with the others in the same minutes, and cause most of the change. `minutes` has the sums
-/// of each instance in each minute since the change began.
+/// The instances that a change of a context comes from; `None` if no instances stand out. The instances are out of
+/// line with the others in the same minutes, and cause most of the change. `minutes` has the sums of each instance in
+/// each minute since the change began.
 pub fn instances(
     kind: ChangeKind,
     sides: &Sides,
@@ -92,7 +92,7 @@ pub fn instances(
     };
     let ratio_of = |these: Counted, others: Counted| {
         let least = match kind {
-            // Half an error stands for no error.
+            // 0 errors count as half an error.
             ChangeKind::Failing | ChangeKind::Refusing => 0.5 / (these.requests + others.requests),
             _ => f64::MIN_POSITIVE,
         };

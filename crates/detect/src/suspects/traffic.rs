@@ -32,9 +32,9 @@ pub fn traffic(sides: &Sides, minutes: &[Vec<(&Arc<str>, &Aggregate)>]) -> Suspe
     match busiest {
         Some((name, share)) => {
             let (name, share) = (escape_hidden(name), percent(share));
-            parts.push(format!("{share} of them on {name}"));
+            parts.push(format!("{share} on {name}"));
         }
-        None if instances > 1 => parts.push(format!("alike on all {instances} instances")),
+        None if instances > 1 => parts.push(format!("even on all {instances} instances")),
         None => {}
     }
     let failed = |name: &str, sums: &Aggregate| match name {

@@ -5,14 +5,12 @@ use std::fmt::Write as _;
 
 use super::*;
 
-/// The expected text.
 const VERDICTS: &str = include_str!("verdicts.txt");
 
 const SEEDS: std::ops::Range<u64> = 0..10;
 const MINUTES: i64 = 260;
 const INSTANCES: usize = 3;
 
-/// An event that lasts for some minutes.
 #[derive(Clone, Copy)]
 enum Event {
     /// Requests take this many times as long.
@@ -25,16 +23,15 @@ enum Event {
     Busier(f64),
     /// This share of the requests fails.
     Failing(f64),
-    /// No request comes.
     Silent,
 }
 
 struct Happening {
     event: Event,
     minutes: std::ops::Range<i64>,
-    /// The page, or all pages.
+    /// `None` for all pages.
     page: Option<usize>,
-    /// The instance, or all instances.
+    /// `None` for all instances.
     instance: Option<usize>,
 }
 
@@ -114,7 +111,6 @@ fn digits(figure: f64) -> String {
     format!("{figure:.3e}")
 }
 
-/// The figures of a verdict.
 fn details_of(verdict: &Verdict) -> String {
     let named = [
         ("then", verdict.then),
@@ -166,7 +162,6 @@ fn minute_of(time: i64) -> i64 {
     (time - START) / 60
 }
 
-/// The verdicts of the detector on a service.
 fn transcript(seed: u64) -> String {
     let mut service = Service::drawn(seed);
     let count = service.pages.len();

@@ -14,9 +14,8 @@ use crate::state::{Alarm, Ended, SharedMinute, SharedMinutes};
 use tower_pulse_model::context::{Kind, RecordId};
 use tower_pulse_model::pack::{Packed, pack, unpack};
 
-/// Steps that are required before a form may change.
-const BEFORE_A_CHANGE: &str = "no version number guards this form, which instances of 0.1.0 read: add fields at its end, \
-    which an older version does not read and this one must do without, or take another table";
+const BEFORE_A_CHANGE: &str = "no version number guards this form, and instances of 0.1.0 read it: add fields only at \
+    the end, with defaults for stored data that lacks them, or take another table";
 
 const CHANGE: &str = "\
     0c313730303030303430302d37050c474554202fc3a92f7b69647d01057765622d33a0ca9fd50c88cd9fd50c01d0d39fd50c\
@@ -59,7 +58,7 @@ fn bytes(digits: &str) -> Vec<u8> {
     HEXLOWER.decode(digits.as_bytes()).expect("pairs of digits")
 }
 
-/// A change with a value in each field.
+/// A change with values in most fields.
 pub(crate) fn change() -> Change {
     Change {
         id: "1700000400-7".into(),
@@ -128,7 +127,7 @@ fn judged() -> LastJudgement {
         revision: "0123456789abcdef".into(),
         number: 300,
         until: 1_700_000_400,
-        sight: Coverage {
+        coverage: Coverage {
             contexts: 20,
             compared: 15,
             gaps: 2,

@@ -33,14 +33,14 @@ proptest! {
                 let mut detector = Detector::new(stored(first.state()));
                 let recalled = (number - RECALLED_MINUTES).max(0)..number;
                 for back in recalled {
-                    detector.recall(&given(START + 60 * back, &minutes[back as usize]));
+                    detector.recall(&with_instances(START + 60 * back, &minutes[back as usize]));
                 }
                 second = Some(detector);
             }
-            let minute = given(START + 60 * number, pages);
-            let said = first.judge(&minute);
+            let minute = with_instances(START + 60 * number, pages);
+            let expected = first.judge(&minute);
             if let Some(second) = &mut second {
-                prop_assert_eq!(second.judge(&minute), said, "minute {}", number);
+                prop_assert_eq!(second.judge(&minute), expected, "minute {}", number);
                 prop_assert_eq!(second.state(), first.state());
                 prop_assert_eq!(second.coverage(), first.coverage());
             }
@@ -50,14 +50,14 @@ proptest! {
     #[test]
     fn no_numbers_make_a_detector_panic(
         sums in proptest::collection::vec(any_aggregate(), 1..8),
-        steps in proptest::collection::vec(prop_oneof![Just(1i64), -200..200i64, any::<i64>()], 1..200),
+        distances in proptest::collection::vec(prop_oneof![Just(1i64), -200..200i64, any::<i64>()], 1..200),
     ) {
         let mut detector = Detector::default();
         let mut start = START;
-        for (index, step) in steps.into_iter().enumerate() {
-            start = start.saturating_add(step.saturating_mul(60));
+        for (index, distance) in distances.into_iter().enumerate() {
+            start = start.saturating_add(distance.saturating_mul(60));
             let pages: Vec<_> = (0..8).map(|number| (page(number), sums[(index + number) % sums.len()].clone())).collect();
-            for verdict in detector.judge(&given(start, &pages)) {
+            for verdict in detector.judge(&with_instances(start, &pages)) {
                 prop_assert!(!verdict.ratio.is_nan() && !verdict.then.is_nan() && !verdict.now.is_nan(), "{:?}", verdict);
             }
             if index % 3 == 0 {

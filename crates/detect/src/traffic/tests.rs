@@ -20,13 +20,12 @@ fn silent(parts: &[(usize, f64)], rate: f64, dispersion: f64) -> Option<(Tick, f
 
 #[test]
 fn a_silence_is_longer_than_chance_allows() {
-    // The requests per minute, the minutes without any, and the dispersion.
     let silent = |rate, length, dispersion| silent(&[(50, rate), (length, 0.0)], rate, dispersion);
     assert_eq!(silent(10.0, 5, 1.0), Some((50, 10.0)));
     assert_eq!(silent(10.0, 3, 1.0).map(|change| change.0), Some(50));
     assert_eq!(silent(10.0, 2, 1.0), None, "it is short");
-    assert_eq!(silent(8.0, 3, 1.0), None, "24 are missing");
-    assert_eq!(silent(10.0, 4, 4.0), None, "40 are missing of 50");
+    assert_eq!(silent(8.0, 3, 1.0), None, "under 25 are missing");
+    assert_eq!(silent(10.0, 4, 4.0), None, "under 50 are missing");
     let strength = (2.0 * 50.0 / 4.0f64).sqrt();
     assert_eq!(silent(10.0, 5, 4.0), Some((50, strength)));
 }

@@ -1,5 +1,5 @@
-//! The state and the entries of the journal as a file of 0.1.0 has them. Each later version must read them and write
-//! the same bytes. `tests/frozen` has a whole file.
+//! The state and the entries of the journal in a file of 0.1.0. Each later version must read them and write the same
+//! bytes. `tests/frozen` has a whole file.
 
 use std::fmt::Debug;
 
@@ -12,10 +12,9 @@ use tower_pulse_core::store::{Exceptions, Position};
 use tower_pulse_model::pack::Packed;
 use tower_pulse_model::snapshot::Problem;
 
-/// The two ways to change a form.
-const TO_CHANGE_A_FORM: &str = "files outlive their process: raise VERSION (crates/file/src/disk.rs), so that older \
-    versions do not open the file, and also read the frozen form; or add fields at the end, which older versions drop, \
-    so that this version must work without them";
+const TO_CHANGE_A_FORM: &str = "files outlive their process. Either raise VERSION (crates/file/src/disk.rs), and also \
+    read the frozen form: older versions then refuse the file. Or add fields at the end: older versions drop these, so \
+    this version must work without them";
 
 const STATE: &str = "\
     1566696c652d3031323334353637383961626364656680c49fd50cb0b49fd50ca0ca9fd50c01057765622d31ac029eca9fd5\
@@ -23,7 +22,7 @@ const STATE: &str = "\
     40a0a0a0a0a0a0a0a02090909010019cca9fd50c203031323334353637383961626364656630313233343536373839616263\
     64656602649bffffffffffff07c801b7feffffffffff07024d010608010a70756c73653a686974730661206c697374c0b79f\
     d50cd8c39fd50c02e0ca9ed50cd8cb9ed50c01f8b59fd50c98bc9fd50c";
-/// The part of [`STATE`] about rolled-up slices: the end of these slices, and two slices that wait.
+/// The part of [`STATE`] about rolled-up slices: the end of these slices, and two pending slices.
 const ROLLED: &str = "d8c39fd50c02e0ca9ed50cd8cb9ed50c";
 const ENTRY: &str = "a846d7b9ffffffffff079cca9fd50c040c077061796c6f6164";
 const COUNTS: &str = "02a8c99fd50c0da0ca9fd50cfeffffffffffffffff01";
@@ -39,22 +38,20 @@ fn position(offset: u64) -> Position {
     }
 }
 
-/// A state with a value in each field.
+/// A state with values in most fields.
 fn state() -> StoredState {
     let mut done = Partitions::default();
     (0..32).for_each(|at| done.insert(7 * at));
+    let fence = Fence {
+        seq: 300,
+        at: 1_700_000_399,
+    };
     StoredState {
         generation: "file-0123456789abcdef".into(),
         created: 1_700_000_000,
         since: 1_699_999_000,
         written_at: 1_700_000_400,
-        fences: Map::from_iter([(
-            "web-1".to_owned(),
-            Fence {
-                seq: 300,
-                at: 1_700_000_399,
-            },
-        )]),
+        fences: Map::from_iter([("web-1".to_owned(), fence)]),
         journal: EntryQueue {
             entries: VecDeque::new(),
             head: position(9_000),
@@ -64,7 +61,7 @@ fn state() -> StoredState {
                 done,
                 newest_at: Some(1_700_000_398),
                 version: "0123456789abcdef0123456789abcdef".into(),
-                dead_letters: vec![position(100), position(200)],
+                unreadable: vec![position(100), position(200)],
                 ..Progress::default()
             },
             set_aside: 2,
@@ -82,20 +79,6 @@ fn state() -> StoredState {
     }
 }
 
-fn entry() -> Entry {
-    Entry {
-        position: position(9_000),
-        appended_at: 1_700_000_398,
-        version: 4,
-        requests: 12,
-        payload: b"payload".to_vec(),
-    }
-}
-
-fn counts() -> Vec<(i64, i64)> {
-    vec![(1_700_000_340, -7), (1_700_000_400, i64::MAX)]
-}
-
 fn assert_frozen<T: Packed + Debug + PartialEq>(value: &T, frozen: &str) {
     let packed = HEXLOWER.encode(&pack::pack(value));
     assert_eq!(packed, frozen, "{TO_CHANGE_A_FORM}");
@@ -103,12 +86,16 @@ fn assert_frozen<T: Packed + Debug + PartialEq>(value: &T, frozen: &str) {
 }
 
 #[test]
-fn the_state_has_the_form_of_0_1_0() {
+fn the_state_entries_and_counts_have_the_form_of_0_1_0() {
     assert_frozen(&state(), STATE);
-}
-
-#[test]
-fn entries_and_counts_have_the_form_of_0_1_0() {
-    assert_frozen(&entry(), ENTRY);
-    assert_frozen(&counts(), COUNTS);
+    let entry = Entry {
+        position: position(9_000),
+        appended_at: 1_700_000_398,
+        version: 4,
+        requests: 12,
+        payload: b"payload".to_vec(),
+    };
+    assert_frozen(&entry, ENTRY);
+    let counts = vec![(1_700_000_340_i64, -7_i64), (1_700_000_400, i64::MAX)];
+    assert_frozen(&counts, COUNTS);
 }

@@ -44,7 +44,7 @@ impl Worker {
                 let new = self.path.display();
                 format!("{wanted} {message} a new file, {new}{advice}")
             }
-            // A file that cannot be moved, but has a name, stays there.
+            // A file that cannot be moved, but is at a path, stays there.
             Err(_) if self.has_name() => return,
             Err(trouble) => {
                 self.check_path_after = (2 * self.check_path_after).min(LONGEST_RETRY);

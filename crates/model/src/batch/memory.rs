@@ -7,11 +7,11 @@ use crate::section::{PER_NAME, Section};
 use crate::slices::Slices;
 use crate::tier::TIERS;
 
-/// The number of newest slices of each tier that are not compacted.
+/// The number of newest slices of a tier that stay in the tier.
 const SLICES_NOT_COMPACTED: usize = 2;
 
-/// The scale of the histograms of a batch that is still too large after its older slices have moved to the widest tier:
-/// one bucket per octave.
+/// One bucket per octave: the scale of older histograms if a batch is still too large after its older slices have moved
+/// to wider tiers.
 const COARSEST_SCALE: u8 = 0;
 
 impl Batch {

@@ -6,13 +6,13 @@ use crate::section::{Room, Section};
 /// The highest cost of a call, unless a single counter or id of a ranking costs more. Folders refuse an entry that
 /// costs more, so a larger value needs a new version of entries.
 pub const MAX_CALL_COST: usize = 512 * 24;
-/// The most bytes in memory of the records and reports of a call, which take less when packed. All other data of a call
-/// takes up to 4 MiB packed, with the highest limits that the builder accepts.
+/// The most bytes in memory that the records and reports of a call take. Packed, they take less. At the highest limits
+/// that the builder accepts, all other data of a call takes up to 4 MiB packed.
 const MAX_CALL_BYTES: usize = 6 * 1024 * 1024;
 
 impl Batch {
-    /// Moves out a part that a store merges in about `cost` commands, or a smaller part if this one takes too many
-    /// bytes. Moves at least one slice, if there is one.
+    /// Moves out a part that a store merges in about `cost` commands, or less if the part takes too many bytes. Moves
+    /// at least one slice, if there is one.
     pub fn split(&mut self, cost: usize) -> Self {
         let mut part = Self {
             late: std::mem::take(&mut self.late),

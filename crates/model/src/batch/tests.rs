@@ -1,5 +1,3 @@
-//! Tests of batches: additions, merging, splitting and compacting.
-
 mod amounts;
 mod marks;
 mod reports;
@@ -14,28 +12,27 @@ use crate::histogram::COARSE_SCALE;
 use crate::outcome::Outcome;
 use crate::slice::HOUR;
 use crate::tally::MAX_KINDS;
-use crate::tests::{get, http, late_run, list, merged_in_any_order, report, requests, slow, timer};
+use crate::tests::{get, http, list, lone_run, merged_in_any_order, report, requests, slow, timer};
 use crate::tier::TIERS;
 use crate::timer_sums::MAX_TIMERS;
 
 const NOW: i64 = 1_700_000_000;
 
-fn collected(nanos: u64, error: bool) -> Aggregate {
+fn collected(nanos: u64, is_error: bool) -> Aggregate {
     let mut aggregate = requests(1, nanos);
-    aggregate.outcomes.record(Outcome::Success, error);
+    aggregate.outcomes.record(Outcome::Success, is_error);
     aggregate.codes.add(200, 1);
     aggregate
 }
 
-/// A request of `GET /` that succeeded.
 fn add_request(batch: &mut Batch, second: i64) {
     batch.add(&get().name, Kind::Http, second, &collected(1_000, false));
 }
 
 type Sample = (u8, i64, u64, bool);
 
-fn batch_of(samples: &[Sample], precisions: &Precisions) -> Batch {
-    let mut batch = Batch::new(precisions.clone());
+fn batch_of(samples: &[Sample]) -> Batch {
+    let mut batch = Batch::default();
     for (name, second, nanos, error) in samples {
         let context: Arc<str> = format!("GET /{name}").into();
         let aggregate = collected(*nanos, *error);
@@ -49,31 +46,42 @@ fn batch_of(samples: &[Sample], precisions: &Precisions) -> Batch {
 
 #[test]
 fn slow_requests_are_listed_by_hour() {
-    let mut batch = Batch::new(Precisions::default());
+    let mut batch = Batch::default();
     for (second, nanos) in [(HOUR, 5), (HOUR + 1, 9), (2 * HOUR, 7)] {
         batch.add_slowest(get(), second, list(Kind::Http, &[slow(nanos)]));
     }
     let delta = &batch.contexts[&get()];
     assert_eq!(delta.last_seen, 2 * HOUR);
-    let listed = delta.slowest.iter();
-    let listed = listed.map(|(hour, list)| {
-        let nanos: Vec<_> = list.iter().map(|slow| slow.nanos).collect();
-        (hour, nanos)
-    });
+    let nanos = |list: &SlowRequests| list.iter().map(|slow| slow.nanos).collect::<Vec<_>>();
+    let listed = delta.slowest.iter().map(|(hour, list)| (hour, nanos(list)));
     assert!(listed.eq([(HOUR, vec![9, 5]), (2 * HOUR, vec![7])]));
 }
 
-/// All durations are whole microseconds: otherwise, rounding once per drain would change the sums of merged batches.
+/// Samples whose durations are whole microseconds. A drain rounds its sum to microseconds, so with other durations, the
+/// sums of merged batches would differ from the sums of one batch.
 fn samples(seconds: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Sample>> {
     let nanos = (0..4_000_000u64).prop_map(|micros| micros * 1_000);
     vec((0..3u8, seconds, nanos, any::<bool>()), 0..60)
 }
 
-/// An aggregate with this many timers, and as many kinds of errors, but without their requests: these came earlier.
-fn late_timers(names: usize) -> Aggregate {
+/// Splits a batch into parts of this cost, and checks that the merged parts equal the batch.
+fn parts_of(whole: &Batch, cost: usize) -> Vec<Batch> {
+    let (mut left, mut merged, mut parts) = (whole.clone(), Batch::default(), Vec::new());
+    while !left.is_empty() {
+        let part = left.split(cost);
+        assert!(!part.is_empty() && parts.len() < 10_000);
+        merged.merge(part.clone());
+        parts.push(part);
+    }
+    assert_eq!(&merged, whole);
+    parts
+}
+
+/// An aggregate with this many timers and kinds of errors, but without their requests.
+fn lone_timers(names: usize) -> Aggregate {
     let mut aggregate = Aggregate::default();
     for number in 0..names {
-        let run = late_run(1_000 + number as u64);
+        let run = lone_run(1_000 + number as u64);
         aggregate.timers.add(timer(number), &run);
         aggregate.kinds.add(number.to_string().into(), 1);
     }
@@ -81,25 +89,15 @@ fn late_timers(names: usize) -> Aggregate {
 }
 
 #[test]
-fn timers_without_requests_are_in_the_records_only() {
-    let mut batch = Batch::new(Precisions::default());
-    batch.add(&get().name, Kind::Http, NOW, &late_timers(1));
-    let delta = &batch.contexts[&get()];
-    assert!(delta.counters.iter().all(Slices::is_empty));
-    assert!(delta.hours.is_empty());
-    let (_, record) = delta.records[0].iter().next().expect("there is one");
-    assert_eq!(record, &late_timers(1));
-    assert_eq!((batch.requests(), batch.is_empty()), (0, false));
-}
-
-#[test]
-fn a_pending_slice_has_a_limited_number_of_separate_timers_and_kinds() {
-    let mut batch = Batch::new(Precisions::default());
-    for part in 0..3 {
-        let timers = late_timers(10 * (part + 1));
-        batch.add(&get().name, Kind::Http, NOW, &timers);
+fn lone_timers_are_only_in_records_and_the_surplus_is_merged() {
+    let mut batch = Batch::default();
+    for timers in [10, 20, 30] {
+        batch.add(&get().name, Kind::Http, NOW, &lone_timers(timers));
     }
-    let (_, record) = (batch.contexts[&get()].records[0].iter().next()).expect("there is one");
+    let delta = &batch.contexts[&get()];
+    assert!(delta.counters.iter().all(Slices::is_empty) && delta.hours.is_empty());
+    assert_eq!((batch.requests(), batch.is_empty()), (0, false));
+    let (_, record) = delta.records[0].iter().next().expect("there is one");
     assert_eq!(record.timers.len(), MAX_TIMERS + 1);
     let count: u64 = record.timers.iter().map(|(_, sums)| sums.count).sum();
     assert_eq!(count, 10 + 20 + 30);
@@ -108,8 +106,8 @@ fn a_pending_slice_has_a_limited_number_of_separate_timers_and_kinds() {
 }
 
 #[test]
-fn an_outage_retains_only_what_can_be_read() {
-    let mut batch = Batch::new(Precisions::default());
+fn an_outage_retains_only_slices_that_can_be_read() {
+    let mut batch = Batch::default();
     for second in 0..5 * HOUR {
         add_request(&mut batch, hour_of(NOW) + second);
     }
@@ -157,21 +155,29 @@ fn a_drain_is_rounded_to_microseconds() {
 
 #[test]
 fn requests_that_a_merge_drops_count_as_late_once() {
-    let hours = |hours: &[i64]| {
-        let mut batch = Batch::new(Precisions::default());
-        for (context, kind, count) in [("GET /", Kind::Http, 2), (ALL, Kind::All, 7)] {
-            for hour in hours {
-                batch.add(&context.into(), kind, HOUR * hour, &requests(count, 1_000));
+    // Two requests in each hour.
+    let hours = |hours: std::ops::Range<i64>| {
+        let mut batch = Batch::default();
+        for hour in hours {
+            for (context, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
+                batch.add(&context.into(), kind, HOUR * hour, &requests(2, 1_000));
             }
         }
         batch
     };
-    let mut batch = hours(&[1, 2]);
+    let mut batch = hours(1..3);
     assert_eq!((batch.requests(), batch.late), (4, 0));
-    batch.merge(hours(&[3]));
+    batch.merge(hours(3..4));
     assert_eq!((batch.requests(), batch.late), (4, 2));
-    batch.merge(hours(&[4, 5]));
+    batch.merge(hours(4..6));
     assert_eq!((batch.requests(), batch.late), (4, 6));
+    // Either context is enough to count the requests.
+    assert_eq!(batch.requests_and_late(), 10);
+    for context in [get(), ContextId::all()] {
+        let mut part = batch.clone();
+        part.contexts.remove(&context);
+        assert_eq!(part.requests_and_late(), 10, "without {context:?}");
+    }
 }
 
 #[test]
@@ -192,37 +198,15 @@ fn a_part_has_at_most_the_requested_cost() {
 }
 
 #[test]
-fn late_requests_are_counted_from_the_remaining_contexts() {
-    let mut batch = Batch::new(Precisions::default());
-    for hour in 0..5 {
-        for (context, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
-            batch.add(&context.into(), kind, HOUR * hour, &requests(1, 1_000));
-        }
-    }
-    assert_eq!((batch.requests(), batch.requests_and_late()), (2, 5));
-    for context in [get(), ContextId::all()] {
-        let mut part = batch.clone();
-        part.contexts.remove(&context);
-        assert_eq!(part.requests_and_late(), 5, "without {context:?}");
-    }
-}
-
-/// Two requests in a minute, one in the next, and two an hour later.
-fn delta_of_two_hours(start: i64) -> ContextDelta {
-    let precisions = Precisions::new([1, 60], 120);
+fn slices_after_the_latest_moment_are_dropped_and_counted() {
+    let (precisions, start) = (Precisions::new([1, 60], 120), hour_of(NOW));
     let mut delta = ContextDelta::new(&precisions);
     for second in [0, 1, 60, HOUR, HOUR] {
         delta.add(&precisions, start + second, &collected(1_000, false));
     }
-    delta
-}
-
-#[test]
-fn slices_after_the_latest_moment_are_dropped_and_counted() {
-    let start = hour_of(NOW);
-    let mut delta = delta_of_two_hours(start);
+    let before = delta.clone();
     assert_eq!(delta.drop_future(start + HOUR), 0);
-    assert_eq!(delta, delta_of_two_hours(start));
+    assert_eq!(delta, before);
     assert_eq!(delta.drop_future(start + HOUR - 1), 2);
     assert_eq!(delta.requests(), 3);
     let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
@@ -231,7 +215,7 @@ fn slices_after_the_latest_moment_are_dropped_and_counted() {
 
 #[test]
 fn a_batch_is_made_smaller_without_losing_a_count() {
-    let mut whole = Batch::new(Precisions::default());
+    let mut whole = Batch::default();
     for minute in 0..3_000 {
         for micros in [1, 40, 1_000, 30_000, 900_000] {
             let aggregate = collected(1_000 * (micros + minute as u64), false);
@@ -239,12 +223,9 @@ fn a_batch_is_made_smaller_without_losing_a_count() {
             whole.add(&get().name, Kind::Http, second, &aggregate);
         }
     }
-    let count = |batch: &Batch| {
-        let records = batch.contexts[&get()].records.iter();
-        let counts = records
-            .flat_map(Slices::iter)
-            .map(|(_, sums)| sums.histogram.count());
-        counts.sum::<u64>()
+    let count = |batch: &Batch| -> u64 {
+        let sums = batch.contexts[&get()].records.iter().flat_map(Slices::iter);
+        sums.map(|(_, sums)| sums.histogram.count()).sum()
     };
     let lens = |batch: &Batch| batch.contexts[&get()].records.each_ref().map(Slices::len);
     let all = whole.record_bytes();
@@ -271,33 +252,16 @@ fn a_batch_is_made_smaller_without_losing_a_count() {
 proptest! {
     #[test]
     fn merging_is_associative_and_commutative(parts in uniform3(samples(0..400))) {
-        let batch = |samples: &[Sample]| batch_of(samples, &Precisions::default());
-        let all = batch(&parts.concat());
-        let merged = merged_in_any_order(parts.map(|part| batch(&part)), |a, b| a.merge(b.clone()));
+        let all = batch_of(&parts.concat());
+        let merged = merged_in_any_order(parts.map(|part| batch_of(&part)), |a, b| a.merge(b.clone()));
         prop_assert_eq!(merged, all);
     }
 
     #[test]
     fn splitting_and_merging_again_changes_nothing(samples in samples(0..20_000), cost in 1..400usize) {
-        let precisions = Precisions::default();
-        let mut whole = batch_of(&samples, &precisions);
+        let mut whole = batch_of(&samples);
         // Each part has `since`, because any part may have the oldest sample.
         whole.since = (!samples.is_empty()).then_some(7);
-        let (mut left, mut again, mut parts) = (whole.clone(), Batch::new(precisions), 0);
-        while !left.is_empty() {
-            let part = left.split(cost);
-            prop_assert!(!part.is_empty());
-            prop_assert_eq!(part.since, whole.since);
-            again.merge(part);
-            parts += 1;
-            prop_assert!(parts < 10_000);
-        }
-        prop_assert_eq!(again, whole);
-    }
-
-    #[test]
-    fn every_request_is_in_the_statistics_or_late(samples in samples(0..40_000)) {
-        let batch = batch_of(&samples, &Precisions::default());
-        prop_assert_eq!(batch.requests() + batch.late, samples.len() as u64);
+        prop_assert!(parts_of(&whole, cost).iter().all(|part| part.since == whole.since));
     }
 }

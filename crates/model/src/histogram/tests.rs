@@ -1,5 +1,3 @@
-//! Tests of histograms: buckets, merging and quantiles.
-
 use super::*;
 use crate::tests::merged_in_any_order;
 use proptest::collection::vec;
@@ -7,13 +5,6 @@ use proptest::prelude::*;
 
 fn histogram_of(nanos: &[u64]) -> Histogram {
     Histogram::new(SCALE, nanos.iter().map(|v| (bucket_of(*v) as u16, 1)))
-}
-
-/// The exact nearest-rank quantile.
-fn exact(values: &mut [u64], q: f64) -> f64 {
-    values.sort_unstable();
-    let rank = ((q * values.len() as f64).ceil() as usize).max(1);
-    values[rank - 1] as f64 / 1e9
 }
 
 #[test]
@@ -28,16 +19,12 @@ fn a_histogram_takes_the_memory_of_its_own_buckets() {
 }
 
 #[test]
-fn the_range_is_1_us_to_1_h() {
+fn buckets_cover_1_us_to_1_h_and_each_begins_at_its_bound() {
     let buckets = [0, 1_000, 1_044, 1_045, 1_999, 2_000].map(bucket_of);
     assert_eq!(buckets, [0, 0, 0, 1, 15, 16]);
     let last = [3_600_000_000_000, u64::MAX].map(bucket_of);
     assert_eq!(last, [BUCKETS - 1; 2]);
     assert!(lower_bound(BUCKETS as u16, SCALE) > 3_600.0);
-}
-
-#[test]
-fn every_bucket_begins_at_its_bound() {
     for index in 1..BUCKETS {
         let first = (lower_bound(index as u16, SCALE) * 1e9).ceil() as u64;
         assert_eq!((bucket_of(first), bucket_of(first - 1)), (index, index - 1));
@@ -45,9 +32,9 @@ fn every_bucket_begins_at_its_bound() {
 }
 
 #[test]
-fn a_mean_takes_the_middle_of_each_bucket() {
+fn a_mean_takes_the_point_halfway_through_each_bucket() {
     assert_eq!(Histogram::default().mean(), None);
-    // The middle of a bucket is off by at most 2.2 %.
+    // This point is off by at most 2.2 %.
     let mean = histogram_of(&[2_000_000, 4_000_000, 4_000_000]).mean();
     assert!(mean.is_some_and(|mean| (mean / 0.01 * 3.0 - 1.0).abs() < 0.03));
     let middle = histogram_of(&[2_000_000]).mean().expect("one duration");
@@ -110,7 +97,9 @@ proptest! {
     #[test]
     fn quantiles_are_within_the_stated_bound(mut values in vec(durations(), 1..300), q in 0.0..=1.0f64) {
         let mut histogram = histogram_of(&values);
-        let exact = exact(&mut values, q);
+        values.sort_unstable();
+        let rank = ((q * values.len() as f64).ceil() as usize).max(1);
+        let exact = values[rank - 1] as f64 / 1e9;
         let fine = histogram.quantile(q).expect("not empty");
         prop_assert!((fine / exact - 1.0).abs() <= 0.022, "{} for {}", fine, exact);
         histogram.coarsen(COARSE_SCALE);

@@ -13,18 +13,16 @@ use crate::failure::MAX_KIND;
 use crate::histogram::Histogram;
 use crate::measures::{Measure, Measures};
 use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome, OutcomeCounts};
-use crate::tally::{Codes, MAX_WINDOW_KINDS, Tally};
+use crate::tally::{Codes, MAX_WINDOW_KEYS, Tally};
 use crate::timer_sums::{MAX_TIMERS, TimerSums, Timers};
 
 /// The most buckets of a histogram that are accepted, more than any histogram has. A longer list is an error.
 const MAX_BUCKETS: u64 = 1_024;
-/// The finest scale that is accepted.
 const FINEST_SCALE: u8 = 20;
 /// The most timers of a record that are accepted, more than a record has.
 const MAX_TIMERS_READ: usize = 4 * MAX_TIMERS;
 /// The most keys of a tally that are accepted, more than the sums of a window have.
-const MAX_KEYS_READ: usize = 4 * MAX_WINDOW_KINDS;
-/// The status code of most responses.
+const MAX_KEYS_READ: usize = 4 * MAX_WINDOW_KEYS;
 const OK: u16 = 200;
 
 /// Packs the sections of an aggregate.
@@ -80,7 +78,7 @@ pub fn read_aggregate(bytes: &[u8]) -> Option<Aggregate> {
 }
 
 /// The codes of an aggregate that has no section of codes. If all requests have succeeded, each has the code 200.
-/// Otherwise there are none.
+/// Otherwise there are no codes.
 fn implied_codes(outcomes: &OutcomeCounts) -> Codes {
     let (successes, mut codes) = (outcomes.count(Outcome::Success), Codes::default());
     let mut only_successes = [0; OUTCOME_COUNT];

@@ -15,8 +15,8 @@ pub trait Packed: Sized {
     /// Reads a value; `None` if the bytes do not begin with one.
     fn read(from: &mut Reader<'_>) -> Option<Self>;
 
-    /// Writes a list: the number of values, then the values. Enums that may get more variants also write the length
-    /// before each value.
+    /// Writes a list: the number of values, then the values. Enums that may get more variants also write the length of
+    /// each value before it.
     fn write_list(list: &[Self], out: &mut Writer) {
         list.len().write(out);
         list.iter().for_each(|value| value.write(out));
@@ -30,24 +30,23 @@ pub trait Packed: Sized {
     }
 }
 
-/// Packs the listed fields of a struct in their order. If the struct is declared within the macro, all of its fields
-/// are packed. Fields after a `;` are not packed, and are read as their defaults. With `if`, a value must also pass a
-/// check.
+/// Packs the listed or declared fields of a struct in their order, except fields after a `;`, which are read as their
+/// defaults. With `if`, a value must also pass a check.
 #[macro_export]
 macro_rules! packed {
     () => {};
     (
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
-            $($(#[$doc:meta])* $seen:vis $field:ident: $type:ty,)+
-            $(; $($(#[$unpacked_doc:meta])* $unpacked_seen:vis $unpacked:ident: $unpacked_type:ty,)+)?
+            $($(#[$doc:meta])* $field_vis:vis $field:ident: $type:ty,)+
+            $(; $($(#[$unpacked_doc:meta])* $unpacked_vis:vis $unpacked:ident: $unpacked_type:ty,)+)?
         }
         $($more:tt)*
     ) => {
         $(#[$meta])*
         $vis struct $name {
-            $($(#[$doc])* $seen $field: $type,)+
-            $($($(#[$unpacked_doc])* $unpacked_seen $unpacked: $unpacked_type,)+)?
+            $($(#[$doc])* $field_vis $field: $type,)+
+            $($($(#[$unpacked_doc])* $unpacked_vis $unpacked: $unpacked_type,)+)?
         }
         $crate::pack::packed!($name { $($field),+ $(; $($unpacked),+)? });
         $crate::pack::packed!($($more)*);
@@ -117,8 +116,8 @@ macro_rules! packed_enum {
 }
 pub use packed_enum;
 
-/// Declares an enum whose variants have names. A value is packed as the place of its variant, so a new variant must
-/// come last. With `else`, a place that only a later version knows is read as the variant after `else`.
+/// Declares an enum whose variants have names. A value is packed as the number of its variant, so a new variant must
+/// come last. With `else`, a number that only a later version knows is read as the variant after `else`.
 #[macro_export]
 macro_rules! named {
     (
@@ -158,8 +157,8 @@ macro_rules! named {
             }
 
             fn read(from: &mut $crate::pack::Reader<'_>) -> Option<Self> {
-                let place: usize = $crate::pack::Packed::read(from)?;
-                Self::ALL.get(place).copied()$(.or(Some(Self::$default)))?
+                let number: usize = $crate::pack::Packed::read(from)?;
+                Self::ALL.get(number).copied()$(.or(Some(Self::$default)))?
             }
         }
     };
@@ -184,7 +183,7 @@ pub fn to_hex(value: &impl Packed) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Unpacks a value from hexadecimal digits; `None` if they are not one.
+/// Unpacks a value from hexadecimal digits; `None` if the digits are not a value.
 pub fn from_hex<T: Packed>(text: &str) -> Option<T> {
     let pairs = (0..text.len()).step_by(2).map(|at| text.get(at..at + 2));
     let bytes = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok());

@@ -1,5 +1,5 @@
-//! Packs numbers, names, slices and sums as bytes. Numbers are LEB128, signed ones in zigzag. Each feature packs its
-//! data, in its tables and in an [entry](super::entry), in its own file.
+//! Packs numbers, names, slices and sums as bytes. Numbers are LEB128, signed ones in zigzag. Each feature's own file
+//! defines how its data is packed in tables and in an [entry](super::entry).
 //!
 //! A record is a sequence of *sections*: tag, length, body. A reader skips unknown sections, so a newer version may add
 //! sections.

@@ -15,17 +15,17 @@ pub(crate) fn is_name(text: &Arc<str>) -> bool {
     text.len() <= MAX_NAME_BYTES
 }
 
-/// The cost that the rest of an entry may have for a store.
+/// The cost that the unread part of an entry may have for a store.
 pub struct Budget(usize);
 
 impl Budget {
-    /// The budget of an entry whose sender spends at most this cost on it.
+    /// The budget of an entry that costs at most this much.
     pub const fn new(cost: usize) -> Self {
         Self(cost)
     }
 
     /// Spends the cost of a part of an entry. `None` if nothing was left before: the last part may cost more than what
-    /// is left, as a counter is never split.
+    /// is left, because a counter is never split.
     pub fn spend(&mut self, cost: usize) -> Option<()> {
         self.0 = match self.0 {
             0 => return None,
@@ -89,7 +89,6 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    /// Reads a name that is not too long.
     pub(crate) fn name(&mut self) -> Option<Arc<str>> {
         Packed::read(self).filter(is_name)
     }

@@ -1,5 +1,3 @@
-//! The arithmetic of profiles, and their packed form.
-
 use super::*;
 use crate::pack::{pack, unpack};
 use proptest::collection::vec;
@@ -10,14 +8,12 @@ const WEEK: i64 = WEEK_HOURS as i64 * HOUR;
 const START: i64 = 1_700_060_400;
 const AT: usize = 2 * 24 + 15; // the hour of the week that begins at `START`
 
-/// Requests of this many milliseconds, some of which fail.
 fn requests(count: u64, millis: u64, errors: u64) -> Aggregate {
     let mut aggregate = crate::tests::requests(count, millis * 1_000_000);
     aggregate.outcomes.errors = errors;
     aggregate
 }
 
-/// This many hours from the start on, all of which were recorded.
 fn recorded(hours: i64) -> RecordedHours {
     let mut recorded = RecordedHours::beginning_at(START);
     (0..hours).for_each(|at| recorded.push(START + at * HOUR, MINUTES));
@@ -25,13 +21,13 @@ fn recorded(hours: i64) -> RecordedHours {
 }
 
 #[track_caller]
-fn assert_near(figure: Option<f64>, expected: f64) {
-    let figure = figure.expect("there are requests");
-    let is_near = (figure - expected).abs() <= 1e-9 * expected.abs().max(1.0);
-    assert!(is_near, "{figure} instead of {expected}");
+fn assert_near(number: Option<f64>, expected: f64) {
+    let number = number.expect("there are requests");
+    let is_near = (number - expected).abs() <= 1e-9 * expected.abs().max(1.0);
+    assert!(is_near, "{number} instead of {expected}");
 }
 
-/// The hours of the week of which something is known.
+/// The hours of the week that were recorded at least in part.
 fn known(profile: &Profile) -> Vec<(usize, ProfileHour)> {
     let hours = profile.hours().iter().copied().enumerate();
     hours.filter(|(_, hour)| hour.weeks > 0).collect()
@@ -76,7 +72,7 @@ fn each_week_multiplies_the_weight_of_earlier_weeks_by_three_quarters() {
     // All requests of an hour take the same time. The percentile is exact, because the minimum and the maximum limit
     // it.
     assert_near(hour.tail(), seconds / count);
-    // After the first week, all other hours have no request.
+    // The next hour was recorded twice, without requests.
     let next = profile.hours()[AT + 1];
     assert_eq!((next.weeks, next.requests), (2, 0.0));
     assert_eq!((next.requests_per_hour(), next.mean()), (Some(0.0), None));
@@ -92,31 +88,36 @@ fn an_hour_is_applied_once() {
         assert!(!profile.apply(hour, &requests(10, 1, 0), &recorded));
         assert_eq!(profile, once);
     }
-    profile.pass(START + 2 * HOUR, &recorded);
+    profile.apply_idle(START + 2 * HOUR, &recorded);
     assert_eq!(profile, once);
 }
 
 #[test]
 fn hours_without_requests_count_if_they_were_recorded() {
     let mut recorded = recorded(2);
-    // Nothing was recorded for a day; then half an hour; then an hour.
+    // Nothing is recorded for a day, then half an hour, then an hour.
     recorded.push(START + 26 * HOUR, 30);
     recorded.push(START + 27 * HOUR, MINUTES);
     let mut profile = Profile::beginning_at(START);
     profile.apply(START, &requests(60, 1, 0), &recorded);
-    profile.pass(recorded.until(), &recorded);
+    profile.apply_idle(recorded.until(), &recorded);
     let weights = known(&profile).into_iter();
     let weights = weights.map(|(at, hour)| (at - AT, hour.weight));
     assert!(weights.eq([(0, 1.0), (1, 1.0), (26, 0.5), (27, 1.0)]));
     assert_eq!(profile.until(), recorded.until());
     // Later in the week nothing was recorded.
-    profile.pass(START + 100 * HOUR, &recorded);
+    profile.apply_idle(START + 100 * HOUR, &recorded);
     assert_eq!(known(&profile).len(), 4);
 }
 
 #[test]
 fn a_part_of_an_hour_weighs_as_much_as_the_part() {
     let mut recorded = RecordedHours::beginning_at(START);
+    // An hour with requests counts as recorded for at least a minute.
+    let mut profile = Profile::beginning_at(START);
+    assert!(profile.apply(START, &requests(2, 1, 0), &recorded));
+    assert_near(profile.hours()[AT].requests_per_hour(), 120.0);
+
     recorded.push(START, 20);
     recorded.push(START + WEEK, MINUTES);
     let mut profile = Profile::beginning_at(START);
@@ -129,14 +130,6 @@ fn a_part_of_an_hour_weighs_as_much_as_the_part() {
 }
 
 #[test]
-fn an_hour_with_requests_counts_as_recorded() {
-    let recorded = RecordedHours::beginning_at(START);
-    let mut profile = Profile::beginning_at(START);
-    assert!(profile.apply(START, &requests(2, 1, 0), &recorded));
-    assert_near(profile.hours()[AT].requests_per_hour(), 120.0);
-}
-
-#[test]
 fn a_page_has_no_zeros_from_before_its_first_request() {
     let recorded = recorded(400);
     let mut profile = Profile::beginning_at(START + 200 * HOUR);
@@ -145,13 +138,13 @@ fn a_page_has_no_zeros_from_before_its_first_request() {
 }
 
 #[test]
-fn a_profile_that_was_ahead_continues_after_it_is_taken_back() {
+fn a_profile_that_was_ahead_continues_after_it_is_reopened() {
     let recorded = recorded(2);
     let mut profile = Profile::beginning_at(START + 500 * WEEK);
     assert!(!profile.apply(START, &requests(5, 1, 0), &recorded));
-    profile.take_back(START);
+    profile.reopen_from(START);
     assert!(profile.apply(START, &requests(5, 1, 0), &recorded));
-    profile.take_back(START + WEEK);
+    profile.reopen_from(START + WEEK);
     assert_eq!(profile.until(), START + HOUR);
 }
 
@@ -163,23 +156,22 @@ fn weeks_are_counted_up_to_255_and_the_weight_stays_below_four() {
         recorded.push(START + week * WEEK, MINUTES);
         profile.apply(START + week * WEEK, &requests(50, 8, 1), &recorded);
         // The profile is stored after each hour.
-        profile = unpack(&pack(&profile)).unwrap();
+        profile = unpack(&pack(&profile)).expect("a profile");
     }
     let hour = profile.hours()[AT];
     assert_eq!(hour.weeks, 255);
     assert!((3.999..=4.0).contains(&hour.weight), "{}", hour.weight);
     // Repeated rounding has changed little.
-    let requests = hour.requests_per_hour().unwrap();
+    let requests = hour.requests_per_hour().expect("it was recorded");
     assert!((requests - 50.0).abs() < 0.02, "{requests}");
-    assert!((hour.mean().unwrap() - 0.008).abs() < 0.008 * 1e-4);
+    let mean = hour.mean().expect("there are requests");
+    assert!((mean - 0.008).abs() < 0.008 * 1e-4, "{mean}");
 }
 
 #[test]
 fn a_full_profile_takes_at_most_the_stated_bytes() {
-    let mut recorded = RecordedHours::beginning_at(START);
-    let mut profile = Profile::beginning_at(START);
+    let (mut profile, recorded) = (Profile::beginning_at(START), recorded(1_000));
     for hour in 0..1_000 {
-        recorded.push(START + hour * HOUR, MINUTES);
         profile.apply(START + hour * HOUR, &requests(700, 42, 7), &recorded);
     }
     let bytes = pack(&profile).len() as u64;
@@ -228,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_bytes_are_refused_or_give_finite_sums(mut bytes in vec(any::<u8>(), 0..3_000), until in any::<i64>()) {
+    fn arbitrary_bytes_are_refused_or_give_finite_sums(mut bytes in vec(any::<u8>(), 0..3_000), until in any::<i64>()) {
         let mut begun = pack(&Profile::beginning_at(hour_of(until)));
         begun.truncate(begun.len() - WEEK_HOURS);
         begun.append(&mut bytes);
@@ -238,7 +230,7 @@ proptest! {
                 let mut hours = profile.hours().iter();
                 prop_assert!(hours.all(|hour| is_sane(hour.weight) && sums(hour).into_iter().all(is_sane)));
                 profile.apply(START, &requests(3, 1, 0), &recorded(3));
-                profile.pass(START + WEEK, &recorded(100));
+                profile.apply_idle(START + WEEK, &recorded(100));
             }
         }
     }

@@ -78,7 +78,6 @@ impl RankingDelta {
         part
     }
 
-    /// The approximate bytes in memory.
     fn bytes(&self) -> usize {
         const PER_ID: usize = 112;
         let ids = self.ids.iter();

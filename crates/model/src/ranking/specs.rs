@@ -8,12 +8,11 @@ use crate::pack::{packed, unpack};
 
 /// The most configurations that are kept separately.
 const MAX_SPECS: usize = 8;
-/// The resolution of the time of an addition, in seconds. A coarse time changes rarely, so it is rarely written.
-const MOMENT: i64 = 60;
+/// Times of additions are rounded up to multiples of this many seconds, so that they are rarely written.
+const UNIT: i64 = 60;
 
 impl RankingSpec {
-    /// A configuration that retains everything that either one retains: one of its intervals begins whenever an
-    /// interval of either begins.
+    /// A configuration that retains everything that either configuration retains. Its interval divides both intervals.
     pub fn covering(self, other: Self) -> Self {
         let interval = greatest_divisor(self.interval.max(1), other.interval.max(1));
         let period = self.period().max(other.period());
@@ -45,7 +44,7 @@ impl CarriedSpecs {
         self.0.is_empty()
     }
 
-    /// Whether the instances differ.
+    /// Whether there are several configurations.
     pub fn is_mixed(&self) -> bool {
         self.0.len() > 1
     }
@@ -59,7 +58,7 @@ impl CarriedSpecs {
         if self.0.len() <= MAX_SPECS {
             return;
         }
-        // The longest period comes first.
+        // The two configurations with the shortest periods are merged.
         let order = |spec: RankingSpec| (-spec.period(), spec.interval, spec.max_ids);
         self.0.order_by_key(|(spec, _)| order(*spec));
         if let (Some((a, at)), Some((b, other))) = (self.0.pop(), self.0.pop()) {
@@ -73,10 +72,10 @@ impl CarriedSpecs {
         newest.map(|(spec, _)| *spec)
     }
 
-    /// Merges the configurations of a round that ends at `now` with those of the store, which has none if all instances
-    /// have agreed for a long time. Returns the new configuration in effect.
+    /// Merges the configurations of a round that ends at `now` with the configurations of the store. The store has none
+    /// if all instances have agreed for a long time. Returns the new configuration in effect.
     pub fn merge(&mut self, in_effect: RankingSpec, added: &Self, now: i64) -> RankingSpec {
-        let moment = |at: i64| at.saturating_add(MOMENT - 1).div_euclid(MOMENT) * MOMENT;
+        let rounded = |at: i64| at.saturating_add(UNIT - 1).div_euclid(UNIT) * UNIT;
         let newest = added.newest();
         for (spec, at) in &added.0 {
             let is_recent = now.saturating_sub(*at) <= spec.period() || Some(*spec) == newest;
@@ -84,9 +83,9 @@ impl CarriedSpecs {
                 continue;
             }
             if self.0.is_empty() {
-                self.carry(in_effect, moment(now));
+                self.carry(in_effect, rounded(now));
             }
-            self.carry(*spec, moment(*at));
+            self.carry(*spec, rounded(*at));
         }
         self.covering().unwrap_or(in_effect)
     }
@@ -96,7 +95,7 @@ impl CarriedSpecs {
         specs.reduce(RankingSpec::covering)
     }
 
-    /// Forgets the configurations without an addition for as long as their period. Returns the configuration in effect.
+    /// Forgets configurations that had no addition for as long as their period. Returns the configuration in effect.
     pub fn expire(&mut self, in_effect: RankingSpec, now: i64) -> RankingSpec {
         let newest = self.0.iter().map(|(_, at)| *at).max();
         let age = |at: i64| now.saturating_sub(at);
@@ -105,12 +104,13 @@ impl CarriedSpecs {
         // The last configuration is kept until there is an addition with it. If the last configuration were dropped
         // earlier, the next addition with another configuration would prolong `in_effect`.
         if !self.is_mixed() {
-            self.0.retain(|(_, at)| age(*at) > 2 * MOMENT);
+            self.0.retain(|(_, at)| age(*at) > 2 * UNIT);
         }
         covering.unwrap_or(in_effect)
     }
 
-    /// The messages for the operator about rankings with several configurations, from their fields, in order.
+    /// The messages for the operator about rankings with several configurations, from the fields of their table, in
+    /// order.
     pub fn warnings<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<String> {
         let warning = |(name, specs)| {
             let specs: Self = unpack(specs)?;
@@ -130,8 +130,8 @@ impl CarriedSpecs {
         let specs: Vec<_> = specs.iter().map(ToString::to_string).collect();
         format!(
             "the ranking {ranking:?} is built with different configurations: {}. The longest period, the finest interval \
-             and the most ids hold, until no instance has added with them for as long as their period: give it the \
-             same configuration in every instance",
+             and the most ids are in effect. A configuration expires when no instance has used it for as long as its \
+             period: give the ranking the same configuration in every instance",
             specs.join("; ")
         )
     }
@@ -200,9 +200,8 @@ mod tests {
         assert_eq!(specs.0.len(), MAX_SPECS);
         assert_eq!(unpack(&pack(&specs)), Some(specs));
         let read_back = |specs: &[(u32, u32)]| {
-            let specs = specs
-                .iter()
-                .map(|(interval, slices)| (spec(*interval, *slices, 4), 5));
+            let specs = specs.iter();
+            let specs = specs.map(|(interval, slices)| (spec(*interval, *slices, 4), 5));
             unpack::<CarriedSpecs>(&pack(&CarriedSpecs(specs.collect())))
         };
         assert!(read_back(&[(60, 3), (60, 4)]).is_some());

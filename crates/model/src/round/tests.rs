@@ -10,14 +10,16 @@ use crate::tier::{DAY, TIERS};
 
 const NOW: i64 = 1_700_000_000;
 
-/// One request of `GET /` and one sale in each of these seconds.
-fn batch(precisions: &Precisions, seconds: &[i64], late: u64) -> Batch {
-    let mut batch = Batch::new(precisions.clone());
+fn minutes() -> Precisions {
+    Precisions::new([60], 120)
+}
+
+fn batch(precisions: Precisions, seconds: &[i64]) -> Batch {
+    let mut batch = Batch::new(precisions);
     for second in seconds {
         batch.add(&get().name, Kind::Http, *second, &requests(1, 1_000));
         batch.count(&"sales".into(), *second, 1);
     }
-    batch.late = late;
     batch
 }
 
@@ -46,13 +48,13 @@ fn partitions_never_change() {
 
 #[test]
 fn samples_of_the_future_are_refused_and_counted() {
-    let precisions = Precisions::new([60], 120);
     let mut round = empty(NOW);
     let (allowed, refused) = (NOW + SKEW_ALLOWED, NOW + SKEW_ALLOWED + HOUR);
     // A batch holds the statistics of at most two hours (`MAX_HOURS`), so each batch has two of the three times.
     let batches = [[NOW, allowed], [NOW, refused], [allowed, refused]];
     for (late, seconds) in batches.iter().enumerate() {
-        let batch = batch(&precisions, seconds, late as u64);
+        let mut batch = batch(minutes(), seconds);
+        batch.late = late as u64;
         add(&mut round, &batch, NOW);
     }
     assert_eq!(round.groups.len(), 1);
@@ -62,19 +64,17 @@ fn samples_of_the_future_are_refused_and_counted() {
     // The time of the last sample is at most the time of the append.
     assert_eq!(accepted.delta.last_seen, NOW);
     let sales: Vec<_> = group.counters["sales"][0].iter().collect();
-    let slice = |second| precisions.counters[0].slice(second);
+    let slice = |second| minutes().counters[0].slice(second);
     assert_eq!(sales, [(slice(NOW), &2), (slice(allowed), &2)]);
     assert_eq!(round.late, 3);
 }
 
 #[test]
 fn records_and_statistics_accept_the_same_samples() {
-    let precisions = Precisions::new([60], 120);
-    // The end of the last hour that is accepted.
     let latest = hour_of(NOW + SKEW_ALLOWED) + HOUR;
     for (second, is_accepted) in [(latest - 60, true), (latest - 1, true), (latest, false)] {
         let mut round = empty(NOW);
-        add(&mut round, &batch(&precisions, &[second], 0), NOW);
+        add(&mut round, &batch(minutes(), &[second]), NOW);
         let accepted = &round.groups[0].contexts[&get()];
         let counted = (accepted.skewed, accepted.delta.requests());
         assert_eq!(counted, if is_accepted { (0, 1) } else { (1, 0) });
@@ -83,8 +83,7 @@ fn records_and_statistics_accept_the_same_samples() {
 }
 
 #[test]
-fn reports_are_merged_and_those_that_are_not_retained_dropped() {
-    let precisions = Precisions::new([60], 120);
+fn reports_are_merged_and_those_that_are_not_retained_are_dropped() {
     let report = |minute, counts: &[(u64, u64)]| MinuteReport {
         version: Some("1".into()),
         max_contexts: counts.len(),
@@ -104,7 +103,7 @@ fn reports_are_merged_and_those_that_are_not_retained_dropped() {
         (newest + SKEW_ALLOWED + 60, &[(9, 9)], false),
     ] {
         let report = report(minute, counts);
-        let mut batch = Batch::new(precisions.clone());
+        let mut batch = Batch::default();
         batch.add_report(report.clone());
         add(&mut round, &batch, NOW);
         if is_retained {
@@ -117,23 +116,22 @@ fn reports_are_merged_and_those_that_are_not_retained_dropped() {
 
 #[test]
 fn each_configuration_of_precisions_has_a_group() {
-    let (minutes, hours) = (Precisions::new([60], 120), Precisions::new([3_600], 120));
+    let hours = Precisions::new([3_600], 120);
     let mut round = Round::default();
-    add(&mut round, &batch(&minutes, &[NOW], 0), NOW);
-    add(&mut round, &batch(&hours, &[NOW], 0), NOW - 7);
-    add(&mut round, &batch(&minutes, &[NOW], 0), NOW - 3);
+    add(&mut round, &batch(minutes(), &[NOW]), NOW);
+    add(&mut round, &batch(hours.clone(), &[NOW]), NOW - 7);
+    add(&mut round, &batch(minutes(), &[NOW]), NOW - 3);
     let groups = round.groups.iter();
     let requests = groups.map(|g| (&g.precisions, g.contexts[&get()].delta.requests()));
-    assert!(requests.eq([(&minutes, 2), (&hours, 1)]));
+    assert!(requests.eq([(&minutes(), 2), (&hours, 1)]));
     assert_eq!(round.newest_at, NOW);
 }
 
 #[test]
 fn records_that_are_already_coarse_are_added_to_the_coarser_tiers() {
-    let precisions = Precisions::new([60], 120);
     let newest = FINEST.slice(NOW);
     let seconds: Vec<_> = (0..=130).rev().map(|ago| newest - 60 * ago).collect();
-    let batch = batch(&precisions, &seconds, 0);
+    let batch = batch(minutes(), &seconds);
     let rolled = RolledUp::default();
     let records = records(&batch.contexts[&get()], Tiers::default(), &rolled, NOW);
     let coarse = records.filter(|((width, _), _)| *width != FINEST.seconds);
@@ -144,15 +142,12 @@ fn records_that_are_already_coarse_are_added_to_the_coarser_tiers() {
 
 #[test]
 fn records_are_added_to_the_tiers_that_they_belong_to() {
-    let precisions = Precisions::new([60], 120);
     let oldest = FINEST.slice(NOW) - 60 * 129;
-    let seconds = [NOW, oldest, oldest - 60];
-    let batch = batch(&precisions, &seconds, 0);
+    let batch = batch(minutes(), &[NOW, oldest, oldest - 60]);
     let delta = &batch.contexts[&get()];
-    let history = history(20, 0, 0);
-    let with_days = Tiers {
-        history: Some(history),
-    };
+    let days_kept = history(20, 0, 0);
+    let history = Some(days_kept);
+    let with_days = Tiers { history };
     let slices_in = |tiers, rolled: &RolledUp, now| -> Vec<TierSlice> {
         let records = records(delta, tiers, rolled, now);
         records.map(|(slice, _)| slice).collect()
@@ -162,7 +157,7 @@ fn records_are_added_to_the_tiers_that_they_belong_to() {
     let newest = FINEST.slice(NOW);
     assert_eq!(slices_in(with_days, &rolled, NOW), slices(&rolled, NOW));
     assert_eq!(slices(&rolled, NOW), [(60, oldest), (60, newest)]);
-    // At the start of the newest minute, the third of `seconds` is exactly at the cutoff, and so already too old.
+    // At the start of the newest minute, `oldest - 60` is exactly at the cutoff, and so already too old.
     assert_eq!(slices(&rolled, newest), [(60, oldest), (60, newest)]);
     rolled.advance(NOW + HOUR);
     rolled.finish();
@@ -174,7 +169,7 @@ fn records_are_added_to_the_tiers_that_they_belong_to() {
     assert_eq!(slices(&rolled, NOW + HOUR), expected);
     let days = slices_in(with_days, &rolled, NOW + HOUR);
     let (days, others): (Vec<_>, Vec<_>) = days.into_iter().partition(|at| at.0 == DAY);
-    let day = |time| (DAY, history.tier().slice(time));
+    let day = |time| (DAY, days_kept.tier().slice(time));
     assert_eq!(others, expected);
     assert_eq!(days, [day(oldest - 60), day(oldest), day(newest)]);
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
 
-/// The number of digits in a line.
 const WIDTH: usize = 112;
 
 fn path(version: &str) -> PathBuf {
@@ -14,7 +13,6 @@ fn path(version: &str) -> PathBuf {
     folder.join(format!("{version}.txt"))
 }
 
-/// The packed values that a version has written, by name.
 pub(crate) fn read(version: &str) -> BTreeMap<String, Vec<u8>> {
     let text = std::fs::read_to_string(path(version)).expect("the file of the version");
     let (mut packed, mut name) = (BTreeMap::<String, Vec<u8>>::new(), String::new());
@@ -33,7 +31,7 @@ pub(crate) fn read(version: &str) -> BTreeMap<String, Vec<u8>> {
     packed
 }
 
-/// Writes the packed values of this version, once: the values of a released version never change.
+/// The values of a released version never change.
 pub(crate) fn write(version: &str, packed: &[(&str, Vec<u8>)]) {
     let path = path(version);
     assert!(!path.exists(), "{} exists", path.display());

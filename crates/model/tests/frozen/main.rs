@@ -18,25 +18,21 @@ use tower_pulse_model::slow_request::SlowRequests;
 /// The version whose bytes were frozen last.
 const LAST: &str = "0.1.0";
 
-/// Steps that are required before the form of an entry, or of the values that a fold derives from it, may change.
+/// The steps before a change of the form of an entry, or of the values that a fold derives from it.
 const ENTRY: &str = "instances of both versions share a journal and tables: raise ENTRY_VERSION (crates/model/src/entry.rs), \
     so that an older instance does not fold entries that it cannot read; read the frozen form as well; and store new \
     data in a section of the record with a new tag";
-/// Steps that are required before a form without a version number may change.
-const UNGUARDED: &str = "no version number guards this form, and an older instance reads it: add fields at its end only, \
-    which an older version ignores and this version must not require; for any other change, use another table";
+/// The steps before a change of a form without a version number.
+const UNGUARDED: &str = "no version number guards this form, and an older instance reads it: add fields only at its end, \
+    where an older version ignores them, and do not require them; for any other change, use another table";
 /// Reads a value from bytes, and returns it as text.
 type ReadForm = Box<dyn Fn(&[u8]) -> String>;
 
-/// A form that is stored.
 struct Form {
     name: &'static str,
-    /// The bytes that this version writes.
     written: Vec<u8>,
-    /// Reads a value from bytes, as text. `value` is the expected text.
     read: ReadForm,
     value: String,
-    /// Steps that are required before the form may change.
     before_a_change: &'static str,
 }
 
@@ -60,7 +56,6 @@ fn packed<T: Packed + Debug + 'static>(name: &'static str, value: &T) -> Form {
     form(name, value, pack::pack(value), pack::unpack, UNGUARDED)
 }
 
-/// All forms that this crate packs.
 fn forms() -> Vec<Form> {
     let batch = values::batch();
     let packed_batch = entry::pack(&batch);
@@ -108,7 +103,7 @@ fn the_values_of_the_last_version_are_read() {
         let read = (form.read)(bytes);
         assert_eq!(read, form.value, "{LAST} has written another {name}");
     }
-    assert_eq!(frozen.len(), forms.len(), "no test reads a frozen form");
+    assert_eq!(frozen.len(), forms.len(), "a frozen form has no test");
 }
 
 #[test]

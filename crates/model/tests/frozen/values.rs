@@ -26,13 +26,11 @@ use tower_pulse_model::timer_sums::TimerSums;
 const NOW: i64 = 1_700_000_047;
 const MS: u64 = 1_000_000;
 
-/// The kinds of contexts that have lists of requests.
 pub(crate) const LISTS: [(&str, Kind); 2] = [
     ("slow requests of a context", Kind::Http),
     ("slow requests of all contexts", Kind::All),
 ];
 
-/// Samples with each outcome, failures, censored requests, timers, a value of each measure, codes and kinds.
 pub(crate) fn aggregate() -> Aggregate {
     let mut aggregate = Aggregate::default();
     for (number, outcome) in (1u64..).zip(Outcome::ALL) {
@@ -111,15 +109,12 @@ fn parts(number: u64) -> RequestParts {
     }
 }
 
-/// A list to which more requests were added than it retains.
 pub(crate) fn slow_requests(kind: Kind) -> SlowRequests {
     let mut list = SlowRequests::of(kind);
     (0..9).for_each(|number| list.add(slow_request(number)));
     list
 }
 
-/// An entry with every kind of data: requests of two contexts and of all, a timer, a counter, a ranking, a report, and
-/// a mark of each sort.
 pub(crate) fn batch() -> Batch {
     let mut batch = Batch::new(Precisions::default());
     for (name, kind) in [
@@ -133,7 +128,6 @@ pub(crate) fn batch() -> Batch {
         if kind == Kind::Timer {
             plain.timers = Default::default();
         }
-        // Samples in two minutes of one hour, and in the hour before.
         for second in [NOW - 3_600, NOW - 61, NOW] {
             batch.add(&name, kind, second, &plain);
         }
@@ -167,7 +161,6 @@ pub(crate) fn batch() -> Batch {
     batch
 }
 
-/// The batch of an entry; `None` if it cannot be read.
 pub(crate) fn unpacked(bytes: &[u8]) -> Option<Batch> {
     let mut reader = EntryReader::new(bytes).ok()?;
     let mut batch = Batch::new(reader.precisions().clone());

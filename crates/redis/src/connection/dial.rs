@@ -11,11 +11,10 @@ use crate::options::RedisOptions;
 use crate::topology::Address;
 use tower_pulse_core::error::{Result, StoreErrorKind};
 
-/// The longest time for a large row: at 60 Mbit/s, 64 MiB take about this long.
+/// The least response timeout for a large row. At 60 Mbit/s, 64 MiB take about this long.
 #[cfg(feature = "row-cache")]
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The purpose of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
     Write,
@@ -26,7 +25,6 @@ pub(crate) enum Role {
     Large,
 }
 
-/// A connection to one server.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) commands: MultiplexedConnection,
@@ -53,7 +51,6 @@ impl Dialer {
         }
     }
 
-    /// The longest time for a command.
     pub(crate) fn response_timeout(&self, role: Role) -> Duration {
         match role {
             #[cfg(feature = "row-cache")]
@@ -62,7 +59,6 @@ impl Dialer {
         }
     }
 
-    /// The longest time for connecting to one server.
     pub(crate) fn deadline(&self) -> Duration {
         let options = &self.options;
         // The application is asked for credentials before connecting, and once more if the server refuses them.
@@ -70,7 +66,7 @@ impl Dialer {
         options.connection_timeout + options.response_timeout + asked * CREDENTIALS_DEADLINE
     }
 
-    /// Connects to a node, or to the configured server.
+    /// Without a node, connects to the configured server.
     pub(crate) async fn dial(&self, node: Option<&Address>, role: Role) -> Result<Connection> {
         let bare = RedisConnectionInfo::default()
             // The replies that this crate reads are the same in both versions of the protocol.
@@ -85,7 +81,7 @@ impl Dialer {
             info = info.set_addr(address);
             server_info = server_info.of_node(node);
         }
-        // The credentials are requested before connecting, so that the server does not wait for the application.
+        // Before connecting, so that the server does not wait for the application.
         let credentials = self.credentials(&server_info).await?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.options.connection_timeout))
@@ -115,7 +111,6 @@ impl Dialer {
         })
     }
 
-    /// The current credentials.
     async fn credentials(&self, server_info: &ServerInfo) -> Result<Option<RedisCredentials>> {
         let Some(callback) = &self.options.credentials else {
             return Ok(RedisCredentials::of(self.options.info.redis_settings()));
@@ -124,7 +119,7 @@ impl Dialer {
         given.map_err(|why| server_info.error(StoreErrorKind::Forbidden, why))
     }
 
-    /// Authenticates a new connection, and selects the database.
+    /// Also selects the database.
     async fn log_in(
         &self,
         commands: &mut MultiplexedConnection,
@@ -132,15 +127,15 @@ impl Dialer {
         server_info: &ServerInfo,
     ) -> Result<()> {
         if let Some(credentials) = credentials {
-            let mut answer = authenticate(commands, &credentials).await;
+            let mut reply = authenticate(commands, &credentials).await;
             if self.options.credentials.is_some()
-                && matches!(&answer, Err(error) if error.code() == Some("WRONGPASS"))
+                && matches!(&reply, Err(error) if error.code() == Some("WRONGPASS"))
                 && let Some(newer) = self.credentials(server_info).await?
             {
                 // The credentials were replaced after the application had returned them.
-                answer = authenticate(commands, &newer).await;
+                reply = authenticate(commands, &newer).await;
             }
-            answer.map_err(|error| server_info.explain(&error))?;
+            reply.map_err(|error| server_info.explain(&error))?;
         }
         let db = self.options.info.redis_settings().db();
         if db != 0 {

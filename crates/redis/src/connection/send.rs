@@ -14,16 +14,14 @@ use crate::topology::{Address, Redirect};
 use crate::value::shown;
 use tower_pulse_core::error::Result;
 
-/// The most redirects of a call.
 const MAX_REDIRECTS: usize = 5;
 
 impl Connections {
-    /// Sends a command.
     pub(crate) async fn call(&self, role: Role, command: &Cmd) -> Result<Value> {
         self.check(|| is_read(command))?;
         let pipeline = alone(command.clone());
-        let answer = self.exchange(role, &pipeline).await?;
-        self.only(role, &pipeline, answer).await
+        let replies = self.exchange(role, &pipeline).await?;
+        self.only(role, &pipeline, replies).await
     }
 
     /// Calls a script, and sends the source if the server has not cached the script. The client's own method for
@@ -31,17 +29,17 @@ impl Connections {
     pub(crate) async fn run(&self, role: Role, lua: &Lua, script: &Invocation) -> Result<Value> {
         self.check(|| false)?;
         let mut pipeline = alone(script.command("EVALSHA", &lua.hash));
-        let mut answer = self.exchange(role, &pipeline).await?;
-        if matches!(&answer.0[..], [Value::ServerError(error)] if error.code() == "NOSCRIPT") {
+        let mut replies = self.exchange(role, &pipeline).await?;
+        if matches!(&replies.0[..], [Value::ServerError(error)] if error.code() == "NOSCRIPT") {
             // The script has not run yet, so it is not executed twice.
             pipeline = alone(script.command("EVAL", &lua.source));
-            answer = self.exchange(role, &pipeline).await?;
+            replies = self.exchange(role, &pipeline).await?;
         }
-        self.only(role, &pipeline, answer).await
+        self.only(role, &pipeline, replies).await
     }
 
-    /// Sends many commands at once. An error about a key replaces the reply of its command; an error of the server
-    /// fails the whole call.
+    /// Sends many commands at once. A WRONGTYPE error replaces the reply of its command, and so does any error of TIME
+    /// in a read-only store. All other errors fail the call.
     pub(crate) async fn pipeline(
         &self,
         role: Role,
@@ -60,8 +58,8 @@ impl Connections {
                     if error.code() == "WRONGTYPE" || is_read_only && is_time(command) =>
                 {
                     let detail = error.details().unwrap_or_default();
-                    let answer = format!("{} {detail}", error.code());
-                    Err(shown(answer.as_bytes()))
+                    let text = format!("{} {detail}", error.code());
+                    Err(shown(text.as_bytes()))
                 }
                 Value::ServerError(error) => {
                     return Err(self.fail(role, &connection, pipeline, error.into()).await);
@@ -72,7 +70,6 @@ impl Connections {
         Ok(results)
     }
 
-    /// The reply to the only command of a pipeline.
     async fn only(
         &self,
         role: Role,
@@ -87,7 +84,7 @@ impl Connections {
         }
     }
 
-    /// Finds the key of a script that has a wrong type, because the script's error does not name the key.
+    /// The key of a wrong type among the keys of a script. The script's error does not name this key.
     pub(super) async fn key_of_another_type<'a>(
         &self,
         connection: &Connection,
@@ -130,11 +127,11 @@ impl Connections {
                 }
                 again.add_command(commands[*at].clone());
             }
-            let answers = self.send(role, &connection, &again).await?;
+            let others = self.send(role, &connection, &again).await?;
             let every = if redirect.is_asking { 2 } else { 1 };
-            let answers = answers.into_iter().skip(every - 1).step_by(every);
-            for (at, answer) in indexes.into_iter().zip(answers) {
-                replies[at] = answer;
+            let others = others.into_iter().skip(every - 1).step_by(every);
+            for (at, reply) in indexes.into_iter().zip(others) {
+                replies[at] = reply;
             }
             if redirect.is_asking {
                 // Only these commands go to the other node. All other commands still go to the slot's owner.
@@ -154,7 +151,7 @@ impl Connections {
         let sent = commands.send_packed_commands(pipeline, 0, pipeline.len());
         match sent.await {
             Ok(replies) => {
-                self.slot(role).answered();
+                self.slot(role).reset_timeouts();
                 Ok(replies)
             }
             Err(error) => Err(self.fail(role, connection, pipeline, error).await),

@@ -1,4 +1,4 @@
-//! Encodes the additions of a step to counters and statistics as keys and arguments of `exports.lua`. The head of the
+//! Encodes a step's additions to counters and statistics, as keys and arguments of `exports.lua`. The head of the
 //! script describes the arguments.
 
 use crate::RedisStore;
@@ -17,7 +17,6 @@ impl RedisStore {
         script.arg(slowest::RANKING_LEN);
     }
 
-    /// Encodes the additions of a step.
     pub(crate) fn encode_additions(&self, script: &mut Invocation, additions: &Additions) {
         for ((precision, slice), added) in additions.counters.iter() {
             let ttl = self.options.expire_idle_keys.then(|| precision.key_ttl());
@@ -48,8 +47,8 @@ impl RedisStore {
 }
 
 /// Whether a counter's first addition in this slice lists the counter in `known:` again, and renews the time to live of
-/// its key. A renewal in every slice would cost more commands. The time between two renewals is at most the time by
-/// which the time to live exceeds the span of the slices.
+/// its key. A renewal in every slice would cost more commands. The time between two renewals is at most the time to
+/// live minus the span of the slices.
 fn renews(precision: Precision, slice: i64) -> bool {
     const MAX_SLICES: i64 = 16;
     let width = i64::from(precision.seconds);

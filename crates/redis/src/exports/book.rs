@@ -1,4 +1,4 @@
-//! Reads the samples of other programs from the statistics of contexts, and from the ranking of the slowest.
+//! Reads the statistics of contexts and the ranking of the slowest, to which other programs add too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,16 +30,14 @@ const PER_NAME: usize = 4;
 const MAX_NAME_BYTES: usize = 1_024;
 /// The number of names that are processed before yielding to the runtime.
 const NAMES_AT_ONCE: usize = 500;
-/// The number of bytes that are shown of an unusable name.
 const SHOWN_BYTES: usize = 100;
 
-/// The kinds of the contexts with a name. Empty for a name that only the book's functions have recorded.
+/// The kinds of the contexts with each name. Empty for a name that only the book's functions have recorded.
 type Kinds = HashMap<String, Vec<Kind>>;
 
-/// A context to read.
 struct Listed {
     id: ContextId,
-    /// Whether a context of another kind has the same name, so that both contexts share the book's keys.
+    /// Whether a context of another kind has the same name, and so shares the book's keys.
     is_shared: bool,
     /// Whether only the book's functions have recorded the context.
     is_foreign: bool,
@@ -68,7 +66,6 @@ fn listed(names: Kinds) -> Vec<Listed> {
 }
 
 impl RedisStore {
-    /// Lists the contexts.
     async fn read_names(&self, problems: &mut Vec<Problem>) -> Result<Kinds> {
         let keys = &self.keys;
         // The ranking is read first: otherwise, a context that is recorded for the first time meanwhile would seem to
@@ -98,7 +95,6 @@ impl RedisStore {
             }
             for (at, member) in members.iter().take(MAX_NAMES).enumerate() {
                 if at % NAMES_AT_ONCE == 0 {
-                    // Without yielding, many names would block the runtime.
                     yield_now().await;
                 }
                 let name = text(member).filter(|name| name.len() <= MAX_NAME_BYTES);
@@ -121,7 +117,6 @@ impl RedisStore {
         Ok(names)
     }
 
-    /// Adds the commands that read the statistics of a name.
     fn ask_for_statistics(&self, pipeline: &mut redis::Pipeline, name: &str) {
         let stats = self.keys.stats(name);
         for start in [&stats.start, &stats.pstart] {

@@ -10,7 +10,7 @@ use tower_pulse_core::store::{Cleaned, INSTANCE_TTL, Pass};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::{DEFAULT_RETAINED, HOUR, iso_hour};
 
-/// The seconds for which the lease outlives the time until the next pass.
+/// The seconds by which the lease is longer than the interval of the passes.
 const LEASE_MARGIN: i64 = 15;
 
 impl RedisStore {
@@ -54,17 +54,17 @@ impl RedisStore {
                 cleaned.skipped_precision = int(precision).unwrap_or(0);
             }
             let foreign = bytes(foreign).unwrap_or_default();
-            self.replaced_keys.add(&self.keys.lease(), foreign);
+            self.replaced_keys.add(&self.keys.clean_lease(), foreign);
         }
         Ok(Some(cleaned))
     }
 
-    /// The script call of a step of a pass at `now`. The step begins where the previous step ended.
+    /// The step begins where the previous step ended.
     fn clean_step(&self, pass: &Pass, now: i64, from: &[String; 3]) -> Invocation {
         let keys = &self.keys;
         let ranked = now.saturating_sub(pass.ranking_retention);
         let lease_ttl = pass.interval.saturating_add(LEASE_MARGIN);
-        let mut script = Invocation::new(keys.lease(), (&pass.instance, lease_ttl));
+        let mut script = Invocation::new(keys.clean_lease(), (&pass.instance, lease_ttl));
         script.key((keys.known(), keys.contexts(), keys.timers()));
         script.key((keys.slowest(), keys.instances()));
         script.arg((from, now, pass.interval));

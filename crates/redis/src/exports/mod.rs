@@ -1,7 +1,7 @@
-//! The book's keys, which programs in other languages read and write too.
+//! The keys of *Redis in Action*, which other programs use too.
 //!
-//! `additions` encodes the additions of a step of folding to these keys, `book` reads the additions of other programs,
-//! and `clean` removes data older than its retention.
+//! `additions` encodes a step's additions to these keys, `book` reads the keys to which other programs add, and `clean`
+//! removes data older than its retention.
 
 mod additions;
 mod book;

@@ -1,4 +1,4 @@
--- Acquires the lease to fold, and sets a version of the state that all later steps must give.
+-- Acquires the fold lease, and sets a version of the state that all later steps must give.
 -- KEYS  1 state, 2 journal, 3 lease.
 -- ARGV  1 instance, 2 time to live of the lease in ms, 3 the new version, 4 newest version of entries that the
 --       instance can read, 5 seconds for which a newer entry waits for a newer instance, 6 time or '' for TIME.
@@ -11,7 +11,7 @@ if not low then return {'NONE'} end
 local holder, left = try('GET', KEYS[3]), redis.call('TTL', KEYS[3])
 local foreign = type(holder) == 'table' and holder.err or (left == -1 or left > 600) and 'it does not expire soon' or ''
 if holder and holder ~= ARGV[1] and foreign == '' then return {'HELD'} end
-redis.call('PERSIST', KEYS[1]) -- Allowed without free memory, and so are all writes after it: folding frees memory.
+redis.call('PERSIST', KEYS[1]) -- After PERSIST, writes need no free memory: folding frees memory.
 local function offset(id) return tonumber(string.match(id or '', '^%d+') or nil) or 0 end
 -- A folder has noted an entry of a newer version (amend.lua). The entry waits, unless it is gone, folded or set aside.
 local id, version, at, waited = string.match(newer or '', '^(%d+%-%d+) (%d+) (%d+) (%d+)$')

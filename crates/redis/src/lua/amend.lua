@@ -1,5 +1,5 @@
--- Removes fences, closes a hole in the journal, makes folders wait for a newer version of this crate, or sets an entry
--- aside, if the state has the given version.
+-- If the state has the given version, removes fences, closes a hole in the journal, makes folders wait for a newer
+-- version of this crate, or sets an entry aside.
 -- KEYS  1 state, 2 journal, 3 pulse:aside.
 -- ARGV  1 version, 2 next version, then 'HOLE'; or 'FENCES' and for each fence its field and the value that was read;
 --       or 'NEWER', the id and the version of an entry that the folder cannot read, and the time or '' for TIME; or the

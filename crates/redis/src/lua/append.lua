@@ -1,5 +1,5 @@
 -- Appends one call to the journal, once.
--- KEYS  1 state, 2 journal, 3 lease to fold, 4 pulse:journal:old, a key of this script's own.
+-- KEYS  1 state, 2 journal, 3 fold lease, 4 pulse:journal:old, a key of this script's own.
 -- ARGV  1 generation, 2 instance, 3 number of the call, 4 number that the instance's fence must have,
 --       5 most bytes of the journal, 6 version of the entry, 7 number of its requests, 8 the time or '' for TIME,
 --       9 the packed batch, 10 the second of its oldest sample or '', 11 seconds for which samples are kept.
@@ -13,7 +13,7 @@ local generation, head, trimmed, need, low, since, last =
 -- instead of RESET or GAP.
 if generation ~= ARGV[1] then return {'RESET', redis.call('PERSIST', state)} end
 local fence = tonumber(string.match(string.sub(last or '0 ', 1, 16), '^(%d+) ') or nil) -- A Lua number keeps 15 digits.
-local left = redis.call('TTL', KEYS[3]) -- A lease expires within seconds. A key that lives longer is no lease.
+local left = redis.call('TTL', KEYS[3]) -- A lease expires within seconds. A key that lives longer is not a lease.
 local attended = left >= 0 and left <= 600 and 1 or 0
 local offset = tonumber(string.match(head or '', '^(%d+)%-%d+$') or nil)
 if not offset then return redis.error_reply('ERR ' .. state .. ' has garbage in its field head: delete it') end

@@ -9,8 +9,8 @@
 --       statistics, 16 '1' if the keys of idle counters expire, 17 to 19 the metrics of a context, then for each
 --       precision the seconds and the slices to keep.
 -- Returns {'HELD'} while another instance cleans, or {'DONE', the begin of the next step: stage or '' after the last,
---       position, cursor; counters examined, slices, counters and contexts removed; reason why the key was no lease, or
---       ''; the first key that was skipped, or '', the reason, and the precision of the key or 0}.
+--       position, cursor; counters examined, slices, counters and contexts removed; reason why the key held no lease or
+--       ''; the first key that was skipped or '', the reason, and the precision of the key or 0}.
 local PAGE, LISTED, RANKS, CONTEXTS = 250, 2000, 100, 8
 local position, from, cursor, now, interval = tonumber(ARGV[4]), ARGV[5], '0', tonumber(ARGV[6]), tonumber(ARGV[7])
 local number, forgotten, unranked, retained = math.floor(now / interval), tonumber(ARGV[8]), tonumber(ARGV[9]), {}
@@ -79,7 +79,7 @@ local function statistics(name, key) return ARGV[14] .. name .. ARGV[15] .. key 
 local function forget(name)
   for i = 3, 5 do try('ZREM', KEYS[i], name) end
   contexts = contexts + 1
-  if #name > 1024 then return end -- A longer name is no context.
+  if #name > 1024 then return end -- A longer name is not a context.
   for _, key in ipairs({'', ':start', ':last', ':pstart'}) do redis.call('DEL', statistics(name, key)) end
   for p in pairs(retained) do
     for i = 17, 19 do
@@ -122,7 +122,7 @@ local function leave_ranking()
   for _, name in ipairs(ranked) do
     local seen = last_seen(name)
     if not seen then
-      -- Only the book's functions have recorded this context. Listing it lets a later pass forget it.
+      -- Only the book's functions have recorded this context. Listing the context lets a later pass forget it.
       local start = try('GETRANGE', statistics(name, ':start'), 0, 19)
       local is_hour = type(start) == 'string' and string.find(start, '^%d%d%d%d%-%d%d%-%d%dT%d%d:00:00$')
       if is_hour and start <= ARGV[12] then

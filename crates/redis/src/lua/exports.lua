@@ -1,13 +1,14 @@
--- Adds to counters and to the book's statistics, to which programs in other languages may also add. Precedes fold.lua
--- in one script. Each function gets the indexes (k, a) of the last key and argument that were read before, and returns
--- the indexes of the last key and argument that the function has read.
--- KEYS  4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers, and as additions
---       for each counter group its count:{p}:{name} keys; for each context stats:{context}:AccessTime, …:start, …:last,
---       …:pstart.
--- ARGV  9 the hour of the round's newest append in ISO form, 10 bytes of a counter key before '{p}:{name}', 11 length
---       of the ranking, 17 counter groups, 18 contexts, and as additions
---       for each counter group: slice, retention, key TTL or '', '1' to renew the TTL in any case, n, and n increments;
---       for each context: 'http', 'timer' or 'all', name, last seen, n, and n hours, ascending:
+-- Adds to counters and to the book's statistics. Programs in other languages may add to both. This file precedes
+-- fold.lua in one script. Each function gets the indexes (k, a) of the last key and argument that were read before, and
+-- returns the indexes of the last key and argument that the function has read.
+-- KEYS  4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers. The additions follow:
+--       for each counter group, its keys count:{p}:{name};
+--       for each context, stats:{context}:AccessTime, …:start, …:last and …:pstart.
+-- ARGV  9 hour of the round's newest append in ISO form, 10 number of bytes of a counter key before '{p}:{name}',
+--       11 length of the ranking, 17 number of counter groups, 18 number of contexts. The additions follow:
+--       for each counter group: slice, retention, TTL of its keys or '', '1' to set the TTL also of keys that have one,
+--         n, and n increments;
+--       for each context: 'http', 'timer' or 'all', name, time of the last sample, n, and n hours, oldest first:
 --         start, ISO start, count, sum, sumsq, min, max.
 local KEYS, ARGV, tonumber, type, unpack, try = KEYS, ARGV, tonumber, type, unpack, redis.pcall
 
@@ -25,7 +26,7 @@ local function zadd(key, option, quarantine)
   end
 end
 
--- Adds to counters, and lists new ones in known:.
+-- Adds to counters, and lists new counters in known:.
 local function add_counters(k, a, quarantine)
   local list_counter, prefix = zadd(KEYS[4], 'CH', quarantine), tonumber(ARGV[10]) + 1
   for _ = 1, tonumber(ARGV[17]) do
@@ -37,8 +38,8 @@ local function add_counters(k, a, quarantine)
       if type(sum) ~= 'number' then
         quarantine(key, sum.err .. ', slice ' .. slice)
       elseif sum == tonumber(by) then
-        -- A new slice, or a slice that was 0, removes the oldest slice. If the oldest slice existed, the key is already
-        -- listed and has a time to live.
+        -- The slice is new, or was 0, so the slice that is no longer retained is removed. If that slice existed, the
+        -- key is listed and has a TTL.
         if try('HDEL', key, pushed_out) ~= 1 or renews then
           if ttl ~= '' then try('EXPIRE', key, ttl) end
           list_counter(0, string.sub(key, prefix))
@@ -84,7 +85,7 @@ local function add_hours(k, a, quarantine)
   if type(start) == 'table' then
     bad_key, reason = start_key, start
   elseif not start or not is_hour(start) then
-    -- A set without an hour counts for the current hour.
+    -- A set without an hour counts for the hour of the round.
     start = try('EXISTS', stats) == 1 and ARGV[9]
     local reply = start and try('SET', start_key, start)
     if reply and reply.err then bad_key, reason = start_key, reply end
@@ -93,7 +94,7 @@ local function add_hours(k, a, quarantine)
     local iso, n, into = ARGV[h + 2], tonumber(ARGV[h + 3]), nil
     local pstart = not bad_key and (not start or iso < start) and try('GET', pstart_key)
     if type(pstart) == 'table' then bad_key, reason = pstart_key, pstart end
-    if bad_key then into = nil -- Without a readable hour of the sets, no hour can be added.
+    if bad_key then into = nil -- If the hour of a set cannot be read, no hour can be added.
     elseif start == iso then
       into = stats
     elseif start and iso > start then

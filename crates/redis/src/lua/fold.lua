@@ -24,11 +24,11 @@ call('PERSIST', state)
 call('HSET', state, 'v', ARGV[2], 'upto', upto, 'done', ARGV[6], 'folder', ARGV[3], 'rolled', ARGV[16], 'judged', upto .. ' ' .. ARGV[8])
 try('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 
--- A failed write does not end the script: its data is dropped, and its key is quarantined.
+-- A failed write does not end the script: its data is omitted, and its key is quarantined.
 local function quarantine(key, reason)
   reason = tostring(type(reason) == 'table' and reason.err or reason)
   local number = tonumber(try('HINCRBY', state, 'quarantined', 1)) or 0
-  if (tonumber(try('HLEN', KEYS[8])) or 100) >= 100 then try('DEL', KEYS[8]) end -- Also a key of another type.
+  if (tonumber(try('HLEN', KEYS[8])) or 100) >= 100 then try('DEL', KEYS[8]) end -- Deletes other types too.
   try('HSET', KEYS[8], string.sub(key, 1, 600), ARGV[8] .. ' ' .. string.sub(reason, 1, 300) .. ' #' .. number)
   try('EXPIRE', KEYS[8], 86400)
 end

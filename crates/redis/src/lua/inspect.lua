@@ -10,7 +10,7 @@ local function ask(...) -- Returns the reply, or nil if there is no reply or the
   local reply = redis.pcall(...)
   return not (type(reply) == 'table' and reply.err) and reply or nil
 end
-redis.call('PERSIST', state) -- Allowed without free memory, and so are the writes after it.
+redis.call('PERSIST', state) -- After PERSIST, writes need no free memory.
 local generation, known_memory, known_gone = unpack(redis.call('HMGET', state, 'gen', 'memory', 'gone'))
 
 local reply = ARGV[3] == '1' and redis.pcall('INFO')

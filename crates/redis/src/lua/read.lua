@@ -1,4 +1,4 @@
--- Reads entries that are not folded, or fields that a round changes, if the state has the given version.
+-- If the state has the given version, reads entries that are not folded, or fields that a round changes.
 -- KEYS  1 state, 2 journal, 3 lease, then a key of fields for each group.
 -- ARGV  1 version, 2 instance, 3 time to live of the lease in ms, 4 most bytes of entries or '' for none, 5 the entry
 --       after which to begin, 6 the time or '' for TIME, 7 most bytes of one entry, then for each group: HMGET or
@@ -37,7 +37,7 @@ if ARGV[4] ~= '' then
 end
 for i = 4, #KEYS do
   local values = try(ARGV[a + 1], KEYS[i], unpack(ARGV, a + 3, a + 2 + ARGV[a + 2]))
-  for j = 1, #values do values[j] = values[j] and #values[j] <= 2 ^ 20 and values[j] end -- A longer value is no record.
+  for j = 1, #values do values[j] = values[j] and #values[j] <= 2 ^ 20 and values[j] end -- A record is never longer.
   a, result[i] = a + 2 + ARGV[a + 2], values.err and {} or values
 end
 return result

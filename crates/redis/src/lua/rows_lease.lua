@@ -1,9 +1,11 @@
 -- Leases rows. A leased row stays in schedule:, where the book's functions can find it.
--- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 for 'ROW' and 'FREE', the cached row.
--- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 for 'FREE',
---       the most bytes of a row that can be read.
--- Returns {leased rows as id, due or '', failures; seconds until the next row is due, or ''; entries that are not rows
---       as id, reason; ids without a positive delay, which rows_drop.lua removes together with the cached rows}.
+-- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 the cached row, for 'ROW' and 'FREE' only.
+-- ARGV  1 time or '' for the server's time, 2 token, 3 seconds of the lease, 4 'DUE' for rows that are due, 'ROW' for
+--       one row, 'FREE' for one row that is neither leased nor cached, 5 maximum number of rows for 'DUE', otherwise
+--       the id, 6 maximum bytes of a cached row that can be read, for 'FREE' only.
+-- Returns {leased, seconds until the next row is due or '', garbage, gone}. `leased` has the id, the due time or '' and
+--       the failures of each leased row, and `garbage` the id and the reason of each entry that is not a row. `gone`
+--       has the ids without a positive delay, which rows_drop.lua removes together with their cached rows.
 local time = redis.call('TIME')
 local now = tonumber(ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]))
 local leased, garbage, gone, next_due, until_time = {}, {}, {}, nil, string.format('%.6f', now + ARGV[3])
@@ -13,7 +15,7 @@ local YEAR, HOUR, MAX_ID, MAX_LOOKS, MAX_GONE = 31536000, 3600, 256, 5000, 500
 local function lease(id, due, state)
   local till, _, loaded, failures, spread, reason = string.match(state or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
   till, failures = tonumber(till) or 0, tonumber(failures) or 0
-  -- A lease lasts less than an hour: a later end is garbage.
+  -- A lease lasts less than an hour, so a later end is not valid.
   if till > now and till < now + HOUR and ARGV[4] ~= 'ROW' then return till end
   if not (failures >= 0 and failures < 1e9) then failures = 0 end
   redis.call('HSET', KEYS[3], id, string.format('%s %s %s %d %s %s', until_time, ARGV[2],
@@ -69,7 +71,7 @@ while #leased < limit do
       redis.call('ZREM', KEYS[4], id)
       moved = moved + 1
     elseif why then
-      -- The entry moves to a minute later, and does not block other rows until then.
+      -- The entry becomes due in a minute, and does not block other rows until then.
       redis.call('ZADD', KEYS[2], string.format('%.6f', now + 60), id)
       garbage[#garbage + 1], garbage[#garbage + 2] = string.sub(id, 1, MAX_ID), why
       moved = moved + 1

@@ -6,10 +6,8 @@ use crate::topology::Address;
 use crate::value::shown;
 use tower_pulse_core::error::BuildError;
 
-/// The most URLs of a cluster's nodes, or of Sentinels.
 const MAX_URLS: usize = 64;
 
-/// Parses the URL of one server.
 pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, BuildError> {
     if is_tls(url) && !cfg!(feature = "tls") {
         let allowed = "TLS needs the feature `redis-tls` of tower-pulse: \

@@ -14,7 +14,7 @@ use tower_pulse_model::order::InOrder;
 
 /// The most names that one command reads, so that no command blocks the server.
 const NAMES_AT_ONCE: usize = 1_000;
-/// The most pipelines per list, even if many members of `known:` are not names of counters.
+/// The most pipelines per call, even if many members of `known:` are not names of counters.
 const MAX_PIPELINES: usize = MAX_COUNTER_NAMES / NAMES_AT_ONCE;
 
 /// A range of adjacent members of `known:`: the bounds of ZRANGEBYLEX.
@@ -49,13 +49,11 @@ impl Range {
         ranges.collect()
     }
 
-    /// The part of the range after a member.
     fn after(self, member: &[u8]) -> Self {
         let min = [b"(", member].concat();
         Self { min, ..self }
     }
 
-    /// The counter name in a member of the range.
     fn name_of<'a>(&self, member: &'a str) -> Option<&'a str> {
         let name = member.strip_prefix(&format!("{}:", self.precision))?;
         Some(name).filter(|name| !name.is_empty() && !is_reserved(name))

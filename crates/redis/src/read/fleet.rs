@@ -17,7 +17,6 @@ use tower_pulse_model::snapshot::{
     AliveInstance, FleetSnapshot, MAX_PATHS_IN_FLIGHT, PathInFlight, Problem,
 };
 
-/// The number of instances per pipeline.
 const CHUNK: usize = 100;
 
 impl RedisStore {
@@ -74,7 +73,6 @@ impl RedisStore {
         })
     }
 
-    /// Reads the last heartbeats of some instances.
     async fn read_heartbeats(
         &self,
         instances: &mut [AliveInstance],

@@ -8,7 +8,6 @@ use redis::ConnectionAddr;
 /// The longest host name in DNS, in bytes.
 const MAX_HOST_BYTES: usize = 253;
 
-/// The address of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Address {
     pub(crate) host: String,

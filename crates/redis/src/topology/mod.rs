@@ -1,10 +1,10 @@
-//! Finds the server that has all keys: the configured server, the owner of a cluster's slot, or the primary that
-//! Sentinel names.
+//! Finds the server with all keys: the configured server, the owner of a cluster's slot, or the primary that Sentinel
+//! names.
 //!
 //! The clients of the crate `redis` for clusters and Sentinel are not used. The cluster client connects to every
-//! primary and replica, so the connections of a fleet would grow with the number of nodes, although all keys of a
-//! service are in one slot. The Sentinel client asks only when a connection fails, but a primary that is cut off from
-//! the other servers accepts writes without an error.
+//! primary and replica, although all keys of a service are in one slot. So the connections of a fleet would grow with
+//! the number of nodes. The Sentinel client asks only when a connection fails, but a primary that is cut off from the
+//! other servers accepts writes without an error.
 
 mod address;
 mod answer;
@@ -35,11 +35,9 @@ use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
-/// The interval at which Sentinels are asked while there are calls. With the time for an answer, an interval lasts at
-/// most 5 s.
+/// The interval at which Sentinels are asked while there are calls.
 const ASKED_EVERY: Duration = Duration::from_secs(4);
 
-/// The way to find the server.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// The server is configured.
@@ -62,7 +60,6 @@ pub(crate) struct Topology {
     sooner: Notify,
 }
 
-/// The result of the last answers.
 #[derive(Default)]
 struct Found {
     /// The server that was named last.
@@ -71,11 +68,10 @@ struct Found {
     is_doubted: bool,
     /// The number of changes of `server`. A connection with another number may lead to another server.
     changes: u64,
-    /// The nodes of the cluster.
     nodes: Vec<Address>,
     /// The index of the server to ask first. The index starts at random, to spread the load.
     first: usize,
-    /// The reason why no server answered last time.
+    /// The reason why no server was named last time.
     trouble: Option<String>,
 }
 
@@ -102,7 +98,6 @@ impl Topology {
         };
         let seeds = options.seeds.len().max(1);
         let found = Found {
-            // The keys of the hasher are random.
             first: RandomState::new().build_hasher().finish() as usize % seeds,
             ..Found::default()
         };
@@ -119,7 +114,6 @@ impl Topology {
         &self.dialer.options.layout
     }
 
-    /// The longest time for finding the server.
     pub(crate) fn deadline(&self) -> Duration {
         match self.layout() {
             Layout::Standalone => Duration::ZERO,
@@ -136,8 +130,7 @@ impl Topology {
         lock(&self.found).server.clone()
     }
 
-    /// The number of times that another server was named. A connection from before the last change leads to the wrong
-    /// server.
+    /// How often another server was named. A connection from before a change may lead to the wrong server.
     pub(crate) fn changes(&self) -> u64 {
         lock(&self.found).changes
     }
@@ -150,7 +143,6 @@ impl Topology {
         found.first += 1;
     }
 
-    /// Connects to the server that has the keys.
     pub(crate) async fn connect(
         self: &Arc<Self>,
         dialer: &Dialer,
@@ -197,7 +189,6 @@ impl Topology {
         }
     }
 
-    /// Connects to a node that was named.
     pub(crate) async fn dial(
         &self,
         dialer: &Dialer,
@@ -214,7 +205,7 @@ impl Topology {
                 _ => "the cluster announces this address".to_owned(),
             };
             let message = format!(
-                "{error}; {namer}: if it cannot be reached from here, say where that server is by `redis_address_map`"
+                "{error}; {namer}: if this address cannot be reached from here, map it with `redis_address_map`"
             );
             StoreError::new(error.kind(), message)
         })
@@ -260,15 +251,14 @@ impl Topology {
         self.sooner.notify_one();
     }
 
-    /// The warning for the operator, if no Sentinel answers.
+    /// The warning for the operator, if no Sentinel names a primary.
     pub(crate) fn warning(&self) -> Option<Warning> {
         let Layout::Sentinel(service) = self.layout() else {
             return None;
         };
         let trouble = lock(&self.found).trouble.clone()?;
         Some(Condition::Sentinel.warning(format!(
-            "no Sentinel tells which server is the primary of `{service}`, so that a failover would not be noticed: \
-             {trouble}"
+            "no Sentinel tells which server is the primary of `{service}`, so a failover would not be noticed: {trouble}"
         )))
     }
 
@@ -328,8 +318,7 @@ impl Topology {
                 Layout::Sentinel(service) => {
                     format!("it knows no primary of the name `{service}`: check the name")
                 }
-                _ => "it knows no node that serves the slot in which all keys of this service are: see its CLUSTER \
-                      INFO"
+                _ => "it knows no node for the slot of this service's keys: see its CLUSTER INFO"
                     .to_owned(),
             };
             return Err(server_info.error(StoreErrorKind::Refused, &message));
@@ -348,7 +337,7 @@ impl Topology {
         };
         Address::parse(&mapped, None).ok_or_else(|| {
             let message = format!(
-                "`redis_address_map` has given {mapped:.80?} for an address: it must be a host, a colon and a port"
+                "`redis_address_map` has returned {mapped:.80?} for an address: host, colon and port are needed"
             );
             StoreError::new(StoreErrorKind::Unexpected, message)
         })

@@ -1,18 +1,16 @@
-//! The slot of a key in a cluster. The text in the key's first braces decides the slot, so all keys with such a prefix
-//! are in one slot.
+//! The slot of a key in a cluster. The text in the key's first braces decides the slot, so all keys with the prefix
+//! `{shop}:` are in one slot.
 
-/// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 
-/// The part of a key or prefix that decides the slot: the text between the first `{` and the next `}`. `None` if there
-/// is no such part or it is empty; then the whole key decides.
+/// The part of a key or prefix that decides the slot: the text between the first `{` and the next `}`. `None` if this
+/// part is missing or empty; then the whole key decides.
 pub(crate) fn hash_tag(key: &str) -> Option<&str> {
     let (_, after) = key.split_once('{')?;
     let (tag, _) = after.split_once('}')?;
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The slot of a key.
 pub(crate) fn slot_of(key: &str) -> u16 {
     crc16(hash_tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }

@@ -8,7 +8,7 @@ use crate::accessibility::assert_accessible;
 const ADVICE: &str = "[data-panel=advice]";
 const UNMATCHED: &str = "path?context=%3Cunmatched%3E";
 
-/// Waits until the warnings on top of the page have a text.
+/// Waits until the warnings at the top of the dashboard contain a text.
 async fn until_warned(page: &Page, text: &str) {
     page.until(&format!("$('#warnings').innerText.includes('{text}')"))
         .await;
@@ -43,15 +43,24 @@ async fn an_unnamed_file_service_and_cancelled_requests_are_explained() {
     // The other screens show the same advice as a warning of health.
     page.show("paths").await;
     until_warned(&page, "has no route: give it a name").await;
+    assert!(page.is_in_view("#warnings").await);
+    page.show("health").await;
+    page.until("$('[data-panel=actions]')?.innerText.includes('has no route: give it a name')")
+        .await;
+    assert!(page.is_in_view("[data-panel=actions] li").await);
 }
 
 #[tokio::test]
-async fn an_empty_page_says_why_it_may_be_empty() {
+async fn an_empty_dashboard_says_why_it_may_be_empty() {
     let service = Service::misused(true).await;
     let page = Page::open(&service.screen("overview")).await;
     page.until_shown("[data-panel=empty]").await;
     let advice = page.text("[data-panel=empty]").await;
-    for text in ["after all routes", "axum than 0.8", ".layer(pulse.layer())"] {
+    for text in [
+        "after all routes",
+        "another axum than 0.8",
+        ".layer(pulse.layer())",
+    ] {
         assert!(advice.contains(text), "{advice}");
     }
     until_warned(&page, "add the layer after all routes").await;

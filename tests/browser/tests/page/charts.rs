@@ -10,7 +10,7 @@ const LATENCY: &str = "[data-chart=latency]";
 const HOUR: &str = "overview?range=1h";
 
 #[tokio::test]
-async fn the_legend_switches_series_off_and_on() {
+async fn a_chart_has_the_chosen_series_axis_and_precision() {
     let page = open("bad_deploy", HOUR).await;
     let button = format!("{LATENCY} button[data-series=p99]");
     let pressed = |is_pressed: bool| format!("$('{button}').ariaPressed === '{is_pressed}'");
@@ -27,6 +27,33 @@ async fn the_legend_switches_series_off_and_on() {
     page.until(&is_off).await;
     page.click(&button).await;
     page.until(&is_on).await;
+
+    let labels = format!("$$('{LATENCY} svg text.value').map((label) => label.textContent)");
+    let begins_at_zero = format!("{labels}[0]?.startsWith('0')");
+    page.until(&format!("{labels}.length > 1 && !{begins_at_zero}"))
+        .await;
+    // The median is clearly above the axis, although the 99th percentile is many times higher.
+    page.until(&format!(
+        "$('{LATENCY} .plot').clientHeight - 22
+            - /^M[^,]+,([0-9.]+)/.exec($('{LATENCY} .plot path.lines.c-p50').getAttribute('d'))[1] > 10"
+    ))
+    .await;
+    click_in_menu(&page, LATENCY, "button[data-scale=log]").await;
+    page.until_fragment_has("log=0").await;
+    page.until(&begins_at_zero).await;
+    page.reload().await;
+    page.until(&begins_at_zero).await;
+
+    toggle(&page, "latency").await;
+    let rows = format!("$$('{LATENCY} table tbody tr').length");
+    let minutes = |n: &usize| (55..=61).contains(n);
+    page.until_value(&rows, minutes).await;
+    set(&page, "#precision", "300").await;
+    page.until_fragment_has("precision=300").await;
+    page.until_value(&rows, |n: &usize| (12..=13).contains(n))
+        .await;
+    page.back().await;
+    page.until_value(&rows, minutes).await;
 }
 
 #[tokio::test]
@@ -58,9 +85,9 @@ async fn a_chart_has_lines_and_is_also_a_table_and_a_file() {
     assert!(name.ends_with(".csv"), "{name}");
     let lines: Vec<Vec<_>> = csv.lines().map(|line| line.split(',').collect()).collect();
     assert!((55..=62).contains(&lines.len()), "{csv}");
-    let place = |series| lines[0].iter().position(|name| *name == series);
+    let column_of = |series| lines[0].iter().position(|name| *name == series);
     for series in ["mean", "p50", "p95", "p99"] {
-        let at = place(series).unwrap_or_else(|| panic!("no {series}: {csv}"));
+        let at = column_of(series).unwrap_or_else(|| panic!("no {series}: {csv}"));
         let seconds: f64 = lines[10][at].parse().unwrap();
         assert!((0.001..1.0).contains(&seconds), "{series}: {seconds}");
     }
@@ -90,29 +117,9 @@ async fn a_chart_has_lines_and_is_also_a_table_and_a_file() {
 }
 
 #[tokio::test]
-async fn the_latency_is_logarithmic_or_linear() {
-    let page = open("bad_deploy", HOUR).await;
-    let labels = format!("$$('{LATENCY} svg text.value').map((label) => label.textContent)");
-    let begins_at_zero = format!("{labels}[0]?.startsWith('0')");
-    page.until(&format!("{labels}.length > 1 && !{begins_at_zero}"))
-        .await;
-    // The median is clearly above the axis, although the 99th percentile is many times higher.
-    page.until(&format!(
-        "$('{LATENCY} .plot').clientHeight - 22
-            - /^M[^,]+,([0-9.]+)/.exec($('{LATENCY} .plot path.lines.c-p50').getAttribute('d'))[1] > 10"
-    ))
-    .await;
-    click_in_menu(&page, LATENCY, "button[data-scale=log]").await;
-    page.until_fragment_has("log=0").await;
-    page.until(&begins_at_zero).await;
-    page.reload().await;
-    page.until(&begins_at_zero).await;
-}
-
-#[tokio::test]
 async fn each_range_has_the_same_legend() {
     let page = open("bad_deploy", HOUR).await;
-    let told = "$$('.legend .muted').map((note) => note.textContent)";
+    let notes = "$$('.legend .muted').map((note) => note.textContent)";
     let legend = "$$('[data-chart] .legend button').map((button) => `${button.textContent} ${button.disabled}`)";
     let percentiles = |off: bool| format!("mean false,p50 {off},p95 {off},p99 {off}");
     let of_all = "2xx false,3xx false,4xx false,aborted false,5xx, failed false";
@@ -120,35 +127,16 @@ async fn each_range_has_the_same_legend() {
     for range in ["5m", "15m", "1h", "6h", "24h", "7d"] {
         page.show(&format!("overview?range={range}")).await;
         page.until(&is(of_all, false)).await;
-        assert_eq!(page.eval::<Vec<String>>(told).await, ["", ""], "{range}");
+        assert_eq!(page.eval::<Vec<String>>(notes).await, ["", ""], "{range}");
     }
     // Slices of seconds come from counters. The legend says which figures counters do not have.
     page.show("overview?range=5m&precision=5").await;
-    page.until(&is("successful false,errors false", true)).await;
+    page.until(&is("no error false,errors false", true)).await;
     let expected = [
-        "slices of this length tell only errors from other requests",
-        "slices of this length keep only the mean",
+        "slices of this length have errors, but no outcomes",
+        "slices of this length have only the mean",
     ];
-    assert_eq!(page.eval::<Vec<String>>(told).await, expected);
-}
-
-#[tokio::test]
-async fn the_precision_is_automatic_or_chosen() {
-    let page = open("bad_deploy", HOUR).await;
-    toggle(&page, "latency").await;
-    let rows = format!("$$('{LATENCY} table tbody tr').length");
-    let minutes = |n: &usize| (55..=61).contains(n);
-    page.until_value(&rows, minutes).await;
-    let options: Vec<u32> = page
-        .each("#precision option", "Number(element.value)")
-        .await;
-    assert!(options.contains(&0), "{options:?}");
-    set(&page, "#precision", "300").await;
-    page.until_fragment_has("precision=300").await;
-    page.until_value(&rows, |n: &usize| (12..=13).contains(n))
-        .await;
-    page.back().await;
-    page.until_value(&rows, minutes).await;
+    assert_eq!(page.eval::<Vec<String>>(notes).await, expected);
 }
 
 #[tokio::test]
@@ -157,7 +145,7 @@ async fn quiet_minutes_break_the_line_and_minutes_without_a_service_are_hatched(
     let minutes = (QUIET.end - QUIET.start) as usize;
     for was_running in [true, false] {
         let service = Service::with_quiet_minutes(was_running).await;
-        let (gaps, zeros, untold) = match was_running {
+        let (gaps, zeros, unrecorded) = match was_running {
             true => (0, minutes, 0),
             false => (1, 0, minutes),
         };
@@ -171,10 +159,10 @@ async fn quiet_minutes_break_the_line_and_minutes_without_a_service_are_hatched(
             assert_eq!(title, NOT_RUNNING);
         }
         let complete: String = page.eval("$('#complete').innerText").await;
-        let is_told = complete.contains("the service was not running for 5");
-        assert_eq!(is_told, !was_running, "{complete}");
+        let is_reported = complete.contains("the service was not running for 5");
+        assert_eq!(is_reported, !was_running, "{complete}");
 
-        // There is a line before the quiet minutes and a line after them; the unfinished slice is dashed.
+        // One line ends before the quiet minutes, and one begins after them; the unfinished slice is dashed.
         let line = format!("{LATENCY} .plot path.lines.c-mean");
         page.until(&format!(
             "$('{line}:not(.unfinished)').getAttribute('d').split('M').length === 3"
@@ -200,7 +188,7 @@ async fn quiet_minutes_break_the_line_and_minutes_without_a_service_are_hatched(
         page.until_shown("[data-chart=hits] table").await;
         let mut starts = page.texts("[data-chart=hits] table tbody th").await;
         starts.retain(|start| start.contains(NOT_RUNNING));
-        assert_eq!(starts.len(), untold, "{starts:?}");
+        assert_eq!(starts.len(), unrecorded, "{starts:?}");
     }
 }
 
@@ -208,7 +196,7 @@ async fn quiet_minutes_break_the_line_and_minutes_without_a_service_are_hatched(
 async fn requests_are_per_minute_or_per_second_everywhere() {
     const TICK: &str = "$$('[data-chart=hits] svg text.value').at(-1)?.textContent";
     const TILE: &str = "$('[data-tile=requests] .delta').innerText";
-    // Three requests in each minute, with one path.
+    // Three requests of one path in each minute.
     let service = Service::with_quiet_minutes(true).await;
     let page = Page::open(&service.screen("overview?range=1h")).await;
     for (unit, name, value) in [
@@ -230,20 +218,12 @@ async fn requests_are_per_minute_or_per_second_everywhere() {
         "/^0.0\\d+\\/s$/.test($('table[data-table=paths] td[data-column=count]')?.innerText)",
     )
     .await;
-    // The name of a file has the range.
-    let from_to = |name: &str| {
-        name.split('_')
-            .skip(1)
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
+    // The name of a saved file contains the range.
     page.show("paths?from=1767225600&to=1767229200").await;
     page.until("location.hash.includes('1767225600')").await;
     let (name, csv) = save(&page, "paths", "csv").await;
-    assert_eq!(
-        from_to(&name),
-        ["2026-01-01T00-00Z", "2026-01-01T01-00Z.csv"]
-    );
+    let range = name.split_once('_').map(|(_, range)| range);
+    assert_eq!(range, Some("2026-01-01T00-00Z_2026-01-01T01-00Z.csv"));
     let head = csv.lines().next().expect("a heading");
     assert!(head.contains("context,count,"), "{head}");
 }

@@ -13,8 +13,8 @@ const PATH: &str = "path?context=GET%20%2F&range=1h&utc=1";
 const CELL: &str = "$('[data-chart=latency] .plot').getAttribute('aria-valuetext')";
 const SENTENCE: &str = "$('.cell-list [role=status]')?.innerText ?? ''";
 
-/// Waits until the sentence about a cell begins with `begin` and ends with `end`. Returns the durations listed below
-/// it.
+/// Waits until the sentence about a cell begins with `begin` and ends with `end`. Returns the durations below the
+/// sentence.
 async fn listed(page: &Page, begin: &str, end: &str) -> Vec<String> {
     let is_expected = |sentence: &String| sentence.starts_with(begin) && sentence.ends_with(end);
     page.until_value(SENTENCE, is_expected).await;
@@ -24,7 +24,7 @@ async fn listed(page: &Page, begin: &str, end: &str) -> Vec<String> {
     }
 }
 
-/// Presses a key until the text of the selected cell passes.
+/// Presses a key until `passes` is true of the selected cell's text.
 async fn until_cell(page: &Page, key: &str, passes: impl Fn(&str) -> bool) {
     for _ in 0..60 {
         if passes(&page.eval::<String>(CELL).await) {
@@ -62,7 +62,7 @@ async fn a_click_on_a_cell_lists_its_kept_requests() {
     let fast = "\u{202f}ms 20 77%; 26 samples";
     until_cell(&page, "ArrowDown", |cell| cell.contains(fast)).await;
     page.press("Enter").await;
-    let not_kept = "only the slowest and the newest failed requests of each hour are kept.";
+    let not_kept = "only the newest failed and the slowest requests of each hour are kept.";
     assert!(listed(&page, "20 requests of ", not_kept).await.is_empty());
     page.press("ArrowUp").await;
     page.press("Enter").await;
@@ -83,7 +83,14 @@ async fn a_click_on_a_cell_lists_its_kept_requests() {
     let columns = page.texts(&format!("{LATENCY} thead th")).await;
     let is_range = columns[1].contains(" – ") && columns[1].ends_with("ms");
     assert!(is_range, "{columns:?}");
+    // The distribution is also a table.
     page.click("[data-panel=histogram] [data-view=table]").await;
+    page.until_hidden("[data-panel=histogram] svg").await;
+    let mut now = column(&page, "distribution", "now").await;
+    now.retain(|requests| requests != "0");
+    assert_eq!(now, ["620", "5", "1"]);
+    let shares = column(&page, "distribution", "now_share").await;
+    assert_eq!(shares.iter().filter(|share| *share == "99%").count(), 1);
     assert_accessible(&page).await;
     let saved = rows(&page, "latency").await;
     assert_eq!(saved.len(), 33, "{saved:?}");
@@ -121,7 +128,7 @@ async fn the_heat_map_of_all_paths_lists_requests_of_each() {
 }
 
 #[tokio::test]
-async fn opening_the_heat_map_moves_nothing_and_its_text_is_beside_it() {
+async fn opening_the_heat_map_moves_nothing_and_its_notes_are_beside_the_plot() {
     const BELOW: &str = "$('[data-panel=fix-first]').getBoundingClientRect().top";
     const CONTRAST: &str = "((...colours) => {
         const lights = colours.map((colour) => colour.match(/[\\d.]+/g).map((n) => colour.startsWith('rgb') ? n / 255 : n)
@@ -159,23 +166,4 @@ async fn opening_the_heat_map_moves_nothing_and_its_text_is_beside_it() {
             assert!(contrast > least, "{media:?}: {contrast}");
         }
     }
-}
-
-#[tokio::test]
-async fn the_distribution_is_also_a_table() {
-    const VIEW: &str = "[data-panel=histogram] [data-view=table]";
-    let service = Service::with_slow_minute().await;
-    let page = Page::open(&service.screen(PATH)).await;
-    page.until_shown("[data-panel=histogram] svg").await;
-    page.click(VIEW).await;
-    page.until_hidden("[data-panel=histogram] svg").await;
-    let now = column(&page, "distribution", "now").await;
-    let requests: Vec<usize> = now.iter().map(|n| n.parse().unwrap()).collect();
-    let shown: Vec<_> = requests.into_iter().filter(|n| *n > 0).collect();
-    assert_eq!(shown, [620, 5, 1]);
-    let mut shares = column(&page, "distribution", "now_share").await;
-    shares.retain(|share| share == "99%");
-    assert_eq!(shares.len(), 1);
-    page.click(VIEW).await;
-    page.until_shown("[data-panel=histogram] svg").await;
 }

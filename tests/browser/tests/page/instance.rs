@@ -31,8 +31,8 @@ async fn a_timer_shows_its_change_and_the_paths_that_run_it() {
     page.until("$('[data-panel=change]').innerText.includes('GET /search: ')")
         .await;
     let change = page.text("[data-panel=change]").await;
-    let is_told = change.contains("slower") && change.contains("db:search");
-    assert!(is_told, "{change}");
+    let is_named = change.contains("slower") && change.contains("db:search");
+    assert!(is_named, "{change}");
     page.until(&format!("{}.join() === 'GET /search'", keys("run-by")))
         .await;
     assert_eq!(column(&page, "run-by", "per_request").await, ["1.00"]);
@@ -41,7 +41,7 @@ async fn a_timer_shows_its_change_and_the_paths_that_run_it() {
     page.click("[data-panel=change] .links a").await;
     page.until("!$('[data-table=run-by]')").await;
     page.until_screen("path").await;
-    // The screen of a timer without a change names no suspect.
+    // The screen of a timer says if the timer is no suspect.
     page.show("path?context=payment&kind=timer&range=1h").await;
     page.until(
         "$('[data-panel=change] .calm')?.innerText

@@ -1,5 +1,4 @@
-//! Layout on a phone and a tablet, the style of rows that can be opened and of ended problems, and the keyboard
-//! shortcuts.
+//! Layout on a phone and a tablet, the style of rows and of ended problems, and the keyboard shortcuts.
 
 use pulse_browser::emulation::{Media, Size};
 use pulse_browser::page::Page;
@@ -11,7 +10,7 @@ use serde_json::json;
 use crate::open;
 
 /// Visits all screens in a window of this size, and waits on each until an expression lists no faults.
-async fn without_faults(size: Size, faults: &str) -> Page {
+async fn visit_without_faults(size: Size, faults: &str) -> Page {
     let shop = Shop::with("bad_deploy").await;
     let page = Page::empty().await;
     page.resize(size).await;
@@ -35,13 +34,28 @@ async fn a_phone_shows_names_with_two_figures_and_has_buttons_for_fingers() {
     const OTHERS: &str = "$$('main table:not([data-table=week], [data-table=fix-first]) tbody tr[data-key]').filter((row) =>
         row.checkVisibility() && [...row.cells].filter((cell) => cell.checkVisibility()).length !== 3)";
     let faults = format!("[...{BESIDE}, ...{SMALL}, ...{OTHERS}]");
-    let page = without_faults(Size::PHONE, &faults).await;
-    for word in ["#freeze", "#pause", "#export summary", "#status"] {
-        assert!(page.is_shown(word).await, "{word}");
-        let size = format!("parseFloat(getComputedStyle($('{word}')).fontSize)");
-        assert!(page.eval::<f64>(&size).await > 11.0, "{word}");
+    let page = visit_without_faults(Size::PHONE, &faults).await;
+    for control in ["#freeze", "#pause", "#export summary", "#status"] {
+        assert!(page.is_shown(control).await, "{control}");
+        let size = format!("parseFloat(getComputedStyle($('{control}')).fontSize)");
+        assert!(page.eval::<f64>(&size).await > 11.0, "{control}");
     }
-    // The other columns are one press away.
+    // The header has one line, and a menu of the screens.
+    assert!(!page.is_shown("nav a").await);
+    page.click("#screens").await;
+    page.click("nav a[data-screen=overview]").await;
+    page.until_screen("overview").await;
+    assert!(!page.is_shown("nav a").await);
+    page.until("$('header > .wrap').getBoundingClientRect().height < 60")
+        .await;
+    page.until_shown("table[data-table=fix-first] tbody tr")
+        .await;
+    let mean = "$('table[data-table=fix-first] td[data-column=mean]')";
+    page.until(&format!(
+        "getComputedStyle({mean}, '::before').content.includes('Mean')"
+    ))
+    .await;
+    // One press shows the other columns.
     page.show("paths?range=1h").await;
     page.click("[data-panel=paths] button.more").await;
     page.until_shown("table[data-table=paths] td[data-column=max]")
@@ -58,7 +72,7 @@ async fn a_phone_shows_names_with_two_figures_and_has_buttons_for_fingers() {
 }
 
 #[tokio::test]
-async fn on_a_tablet_no_tile_and_no_button_stands_alone_in_its_row() {
+async fn on_a_tablet_no_tile_or_button_stands_alone_in_its_row() {
     const ALONE: &str = "$$('.tiles, .bar, header > .wrap').flatMap((around) => {
         const rows = [];
         for (const one of around.children) {
@@ -70,7 +84,7 @@ async fn on_a_tablet_no_tile_and_no_button_stands_alone_in_its_row() {
         const alone = rows.filter(({nodes}) => nodes.length === 1 && nodes[0].matches('.tile, .button, .menu, select, input'));
         return rows.length > 1 ? alone.map(({nodes}) => nodes[0]) : [];
     })";
-    without_faults(Size::TABLET, ALONE).await;
+    visit_without_faults(Size::TABLET, ALONE).await;
 }
 
 #[tokio::test]
@@ -108,9 +122,9 @@ async fn an_ended_problem_is_readable_in_both_themes() {
     let shop = Shop::with("slow_query").await;
     let proxy = ReverseProxy::start(shop.demo().address()).await;
     proxy.alter_each("changes", |body| {
-        body["standing"] = json!(0);
+        body["ongoing"] = json!(0);
         for change in body["changes"].as_array_mut().expect("a list") {
-            change["stands"] = json!(false);
+            change["is_ongoing"] = json!(false);
             change["ended"] = json!(change["since"].as_i64().expect("a time") + 60);
         }
     });

@@ -21,7 +21,7 @@ const IS_BACK: &str = "document.body.dataset.stale === undefined && $('#banner')
     && document.body.dataset.ready === 'true' && $('#status').dataset.status === 'ok'";
 const STATUS: &str = "$('#status').dataset.status";
 /// A JavaScript expression: whether exactly one banner or alert is shown, and the status is not `ok`.
-const IS_TOLD_ONCE: &str =
+const IS_REPORTED_ONCE: &str =
     "$$('.banner, [role=alert]').filter((element) => element.checkVisibility()
     && element.innerText.trim()).length === 1 && $('#status').dataset.status !== 'ok'";
 
@@ -48,7 +48,7 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
     // The shown requests may come from the other instance. This instance notices a reset only after it has flushed.
     let mut client = Client::connect(shop.demo().address()).await;
     let mut health = async || client.json("/admin/pulse/api/health").await;
-    until("it flushes", async || {
+    until("the instance flushes", async || {
         health().await["flush"]["last_flush_age_seconds"] != json!(null)
     })
     .await;
@@ -57,12 +57,12 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
         page.tolerate("503");
         page.poll().await;
         page.until(IS_AWAY).await;
-        page.until(IS_TOLD_ONCE).await;
+        page.until(IS_REPORTED_ONCE).await;
     }
     for (other, has_rows) in &others {
         assert!(other.eval::<bool>(has_rows).await, "{has_rows}");
     }
-    // The page dims the last data.
+    // The dashboard dims the last data.
     page.until_value(colour, |dim: &String| *dim != bright)
         .await;
     assert!(page.is_in_view("#banner").await);
@@ -75,7 +75,7 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
     leave_and_come_back(&page, "5m").await;
     page.until(&format!("Number({REQUESTS}) > 0")).await;
 
-    // Pages that are opened during the outage.
+    // Tabs that are opened during the outage.
     let to = Clock::system().now_seconds() / 60 * 60;
     let zoomed = format!("overview?from={}&to={to}", to - 600);
     for screen in ["overview?refresh=1", &zoomed] {
@@ -85,7 +85,7 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
         fresh
             .until("!$('#banner')?.hidden && /nothing/i.test(document.body.innerText)")
             .await;
-        fresh.until(IS_TOLD_ONCE).await;
+        fresh.until(IS_REPORTED_ONCE).await;
         assert!(!fresh.text("body").await.contains("Loading"));
         let is_shown = fresh.is_shown("[data-tile], [data-chart]").await;
         assert!(!is_shown, "an empty skeleton, or figures that are made up");
@@ -112,7 +112,7 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
     page.tolerate("net::ERR_");
     well.tolerate("net::ERR_");
     shop.demo().kill_9();
-    page.until(&format!("{STATUS} === 'unreachable' && {IS_TOLD_ONCE}"))
+    page.until(&format!("{STATUS} === 'unreachable' && {IS_REPORTED_ONCE}"))
         .await;
     assert!(!page.eval::<String>(REQUESTS).await.is_empty());
 }
@@ -146,10 +146,9 @@ async fn the_network_goes_away_and_comes_back() {
     page.until_screen("deploy").await;
 }
 
-/// Checks the time between tries, because a user may wait for the store, the service or the network.
 #[tokio::test]
 async fn failed_requests_are_tried_again_within_five_seconds_and_a_lost_login_is_reported() {
-    let (service, is_out) = Service::guarded().await;
+    let (service, is_logged_out) = Service::guarded().await;
     for (refresh, expected) in [
         (1, [1_000, 2_000, 4_000, 5_000, 5_000, 5_000]),
         (60, [5_000; 6]),
@@ -169,16 +168,18 @@ async fn failed_requests_are_tried_again_within_five_seconds_and_a_lost_login_is
             }; }",
         )
         .await;
-        is_out.store(true, Ordering::SeqCst);
+        is_logged_out.store(true, Ordering::SeqCst);
         page.poll().await;
         page.until("waits.length > 6").await;
         let waits: Vec<u32> = page.eval("waits.slice(0, 6)").await;
         assert_eq!(waits, expected);
-        page.until(&format!("{STATUS} === 'unauthorized' && {IS_TOLD_ONCE}"))
-            .await;
+        page.until(&format!(
+            "{STATUS} === 'unauthorized' && {IS_REPORTED_ONCE}"
+        ))
+        .await;
         let text = page.text("#banner").await;
         assert!(text.to_lowercase().contains("log"), "{text}");
-        is_out.store(false, Ordering::SeqCst);
+        is_logged_out.store(false, Ordering::SeqCst);
         page.until(IS_BACK).await;
         until_polled(&page, 2).await;
     }
@@ -195,21 +196,20 @@ async fn a_refused_host_is_explained() {
     page.until_shown("#banner").await;
     let text = page.text("#banner").await;
     assert!(text.contains("allow_host"), "{text}");
-    page.until(IS_TOLD_ONCE).await;
+    page.until(IS_REPORTED_ONCE).await;
 }
 
-/// Replaces all answers by the error of a store that is away.
-fn is_away(answers: &mut [Value]) {
+fn answer_unavailable(answers: &mut [Value]) {
     answers.fill(json!({"status": 503, "body": {"error": "the store is away"}}));
 }
 
-fn has_no_requests(questions: &[&str], answers: &mut [Value]) {
+fn answer_no_requests(questions: &[&str], answers: &mut [Value]) {
     let overview = questions.iter().position(|name| *name == "overview");
     answers[overview.expect("the question overview")]["body"]["window"]["count"] = json!(0);
 }
 
-/// Panics unless the page still shows the newest requests while the store is away.
-async fn keeps_the_newest_answer(proxy: &ReverseProxy) {
+/// Panics unless the dashboard still shows the newest requests while the store is away.
+async fn assert_newest_answer_stays(proxy: &ReverseProxy) {
     let page = Page::open(&proxy.screen("overview?range=1h&refresh=1")).await;
     page.until(IS_AWAY).await;
     let requests: String = page.eval(REQUESTS).await;
@@ -218,7 +218,7 @@ async fn keeps_the_newest_answer(proxy: &ReverseProxy) {
     assert_eq!(page.eval::<String>(REQUESTS).await, requests);
 }
 
-/// While a range has no requests, the overview also asks whether the service has had requests at any time.
+/// While a range has no requests, the overview also asks whether the service had requests in the last week.
 #[tokio::test]
 async fn the_newest_answer_of_a_range_stays_during_an_outage() {
     let shop = Shop::with("slow_query").await;
@@ -226,40 +226,23 @@ async fn the_newest_answer_of_a_range_stays_during_an_outage() {
     let answered = AtomicUsize::new(0);
     proxy.alter_answers(
         move |questions, answers| match answered.fetch_add(1, Ordering::SeqCst) {
-            0 => has_no_requests(questions, answers),
+            0 => answer_no_requests(questions, answers),
             1 => {}
-            _ => is_away(answers),
+            _ => answer_unavailable(answers),
         },
     );
-    keeps_the_newest_answer(&proxy).await;
+    assert_newest_answer_stays(&proxy).await;
 
     let has_asked = AtomicBool::new(false);
     proxy.alter_answers(move |questions, answers| {
-        // The question whether the service has had requests at any time.
+        // The question whether the service had requests in the last week.
         if questions.contains(&"paths") {
             has_asked.store(true, Ordering::SeqCst);
         } else if has_asked.load(Ordering::SeqCst) {
-            is_away(answers);
+            answer_unavailable(answers);
         } else {
-            has_no_requests(questions, answers);
+            answer_no_requests(questions, answers);
         }
     });
-    keeps_the_newest_answer(&proxy).await;
-}
-
-#[tokio::test]
-async fn too_many_contexts_are_a_visible_warning() {
-    // The default of `max_contexts` is 2,000.
-    let service = Service::with_contexts(2_100).await;
-    let page = Page::empty().await;
-    for screen in ["overview", "paths", "health"] {
-        page.go(&service.screen(screen)).await;
-        let list = match screen {
-            "health" => "[data-panel=actions]",
-            _ => "#warnings",
-        };
-        page.until(&format!("$$('{list} li').some((one) => /overflow/i.test(one.innerText) && one.checkVisibility())"))
-            .await;
-        assert!(page.is_in_view(list).await);
-    }
+    assert_newest_answer_stays(&proxy).await;
 }

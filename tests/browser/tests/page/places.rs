@@ -1,49 +1,20 @@
-//! Every screen works at each path where the page can be mounted, and with each store.
+//! Every screen works at each path where the dashboard can be mounted, and with each store.
 
 use std::collections::BTreeSet;
 
 use pulse_browser::page::Page;
 use pulse_browser::proxy::ReverseProxy;
 use pulse_browser::rig::http::Client;
-use pulse_browser::screens::{SCREENS, Screen};
-use pulse_browser::service::{PLACES, Service};
+use pulse_browser::screens::SCREENS;
+use pulse_browser::service::{MOUNT_PATHS, Service};
 use pulse_browser::shop::Shop;
 
 use crate::{keys, rows};
 
-/// Whether the page does not scroll sideways.
+/// Whether the document is at most as wide as the window.
 pub(crate) async fn fits(page: &Page) -> bool {
     page.eval("document.documentElement.scrollWidth <= innerWidth")
         .await
-}
-
-/// Faults of a screen that has data, such as a banner or a missing figure.
-async fn faults(page: &Page, screen: &Screen) -> Vec<String> {
-    let mut faults = Vec::new();
-    let main = page.text("main").await;
-    for word in ["undefined", "NaN", "[object", "Infinity", "Loading"] {
-        if main.contains(word) {
-            faults.push(format!("{word:?} in {main}"));
-        }
-    }
-    if page.is_shown("#banner").await {
-        faults.push(format!("a banner: {}", page.text("#banner").await));
-    }
-    if !fits(page).await {
-        faults.push("it scrolls sideways".to_owned());
-    }
-    let current = "$('nav a[aria-current=page]')?.dataset.screen";
-    let current: Option<String> = page.eval(&format!("{current} ?? null")).await;
-    let expected = match screen.name {
-        "path" => "paths",
-        "instance" => "health",
-        name => name,
-    };
-    if current.as_deref() != Some(expected) {
-        faults.push(format!("the current link is {current:?}"));
-    }
-    let about = |fault| format!("{}: {fault}", screen.name);
-    faults.into_iter().map(about).collect()
 }
 
 #[tokio::test]
@@ -51,8 +22,8 @@ async fn no_screen_asks_a_question_that_the_api_refuses() {
     let shop = Shop::with("bad_deploy").await;
     let page = Page::open(&shop.url()).await;
     for text in [page.eval("document.title").await, page.text("header").await] {
-        let names = text.contains("shop") && text.contains("1.4.2");
-        assert!(names, "the service and its version: {text}");
+        let has_names = text.contains("shop") && text.contains("1.4.2");
+        assert!(has_names, "the service and its version: {text}");
     }
     let (to, from) = (shop.past_ended(), shop.past_ended() - 1_800);
     for screen in SCREENS {
@@ -68,7 +39,7 @@ async fn no_screen_asks_a_question_that_the_api_refuses() {
                 .unwrap_or((screen.fragment, ""));
             let fragment = fragment.trim_end_matches(['?', '&']);
             let and = if fragment.contains('?') { '&' } else { '?' };
-            // Waits for the poll: a page that changes its state again before a poll asks only about the last state.
+            // Waits for the poll, because a poll asks only about the newest state.
             let before = page.polls().await.len();
             page.go(&shop.screen(&format!("{fragment}{and}{state}")))
                 .await;
@@ -93,16 +64,28 @@ async fn every_screen_is_drawn_on_redis_with_two_instances_and_cached_rows() {
     const ROWS: &str = "section[data-panel=rows]";
     let shop = Shop::on_redis().await;
     let page = Page::open(&shop.url()).await;
-    // The demo is never without requests.
+    // The demo always has requests.
     page.until("/[1-9]/.test($('[data-tile=requests] .value').textContent) && $('table[data-table=fix-first] tbody tr')")
         .await;
     assert!(!page.is_shown("[data-panel=empty]").await);
-    let mut all = Vec::new();
     for screen in SCREENS {
         page.visit(&shop.url(), screen).await;
-        all.extend(faults(&page, &screen).await);
+        let (name, main) = (screen.name, page.text("main").await);
+        for word in ["undefined", "NaN", "[object", "Infinity", "Loading"] {
+            assert!(!main.contains(word), "{name}: {word:?} in {main}");
+        }
+        assert!(!page.is_shown("#banner").await, "{name} has a banner");
+        assert!(fits(&page).await, "{name} scrolls sideways");
+        let link = match name {
+            "path" => "paths",
+            "instance" => "health",
+            name => name,
+        };
+        let current: String = page
+            .eval("$('nav a[aria-current=page]').dataset.screen")
+            .await;
+        assert_eq!(current, link, "the current link of {name}");
     }
-    assert!(all.is_empty(), "{}", all.join("\n"));
     page.show("health").await;
     page.until(&format!("{}.length === 2", keys("instances")))
         .await;
@@ -116,8 +99,8 @@ async fn every_screen_is_drawn_on_redis_with_two_instances_and_cached_rows() {
     let panels: Vec<String> = page.each("main section", "element.dataset.panel").await;
     assert_eq!(panels[..2], ["counters", "rows"]);
     let text = page.text(ROWS).await;
-    let is_told = text.contains("6 rows") && text.contains("refreshes");
-    assert!(is_told, "{text}");
+    let is_described = text.contains("6 rows") && text.contains("refreshes");
+    assert!(is_described, "{text}");
     let rows = rows(&page, "rows").await;
     let names: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
     assert!(names.len() == 6 && names.contains("boots"), "{names:?}");
@@ -131,14 +114,14 @@ async fn every_screen_is_drawn_on_redis_with_two_instances_and_cached_rows() {
 }
 
 #[tokio::test]
-async fn the_page_works_at_every_place_and_behind_a_proxy_that_strips_the_prefix() {
+async fn the_dashboard_works_at_every_path_and_behind_a_proxy_that_strips_the_prefix() {
     let service = Service::everywhere().await;
     let address = service.address();
     let proxy = ReverseProxy::between("/tools/shop", address, address).await;
-    let places = PLACES.map(|place| service.url(place)).into_iter();
+    let mounted = MOUNT_PATHS.map(|path| service.url(path)).into_iter();
     // A path without a slash at its end, and a path with one.
-    let stripped = [PLACES[0], PLACES[3]].map(|place| proxy.url(place));
-    for url in places.chain(stripped) {
+    let stripped = [MOUNT_PATHS[0], MOUNT_PATHS[3]].map(|path| proxy.url(path));
+    for url in mounted.chain(stripped) {
         let page = Page::open(&url).await;
         for name in ["deploy", "paths"] {
             page.click(&format!("nav a[data-screen={name}]")).await;

@@ -1,5 +1,5 @@
-//! Answers that the page cannot read: from another version of the service during a deploy, or from a login page. The
-//! page reports such an answer, keeps the data that it shows, and goes on.
+//! Answers that the dashboard cannot read: from another version of the service during a deploy, or from a login page.
+//! The dashboard reports such an answer, keeps the shown data, and goes on.
 
 use pulse_browser::page::Page;
 use pulse_browser::proxy::ReverseProxy;
@@ -34,12 +34,12 @@ const NEEDED: [(&str, &str, &str); 11] = [
     ("health", "instances", "instances"),
 ];
 
-/// A page at a proxy in front of a demo. The proxy does not alter the answers yet.
+/// A dashboard behind a proxy that alters no answers yet.
 async fn open(fragment: &str) -> (ReverseProxy, Page) {
     let shop = Shop::with("slow_query").await;
     let proxy = ReverseProxy::start(shop.demo().address()).await;
     let page = Page::empty().await;
-    // The page logs a `TypeError` for an answer that it cannot draw, because this may be a defect of the page.
+    // The dashboard logs a `TypeError` for an answer that it cannot draw.
     page.tolerate("console: TypeError");
     page.go(&proxy.screen(fragment)).await;
     page.until(IS_WELL).await;
@@ -48,9 +48,9 @@ async fn open(fragment: &str) -> (ReverseProxy, Page) {
 
 #[tokio::test]
 async fn each_screen_reports_an_answer_without_a_needed_field() {
-    /// Changes an answer's body: either a field that the screen needs, or the whole body.
-    type Change = fn(&mut Value, &str);
-    let changes: [Change; 5] = [
+    /// Alters an answer's body: either a field that the screen needs, or the whole body.
+    type Alteration = fn(&mut Value, &str);
+    let alterations: [Alteration; 5] = [
         |body, field| _ = body.as_object_mut().expect("an object").remove(field),
         |body, _| *body = Value::Null,
         |body, _| *body = json!(5),
@@ -62,17 +62,13 @@ async fn each_screen_reports_an_answer_without_a_needed_field() {
         page.show(fragment).await;
         page.until(IS_WELL).await;
         page.until("$$('main tbody tr').length > 0").await;
-        // All changes for the first screen, and two for each other screen.
-        for change in changes
-            .into_iter()
-            .cycle()
-            .skip(number)
-            .take(if number == 0 { 5 } else { 2 })
-        {
-            proxy.alter_each(question, move |body| change(body, field));
+        // All alterations for the first screen, and two for each other screen.
+        let tried = if number == 0 { 5 } else { 2 };
+        for alter in alterations.into_iter().cycle().skip(number).take(tried) {
+            proxy.alter_each(question, move |body| alter(body, field));
             page.poll().await;
             page.until(SAYS_UNEXPECTED).await;
-            // The page keeps the last data.
+            // The dashboard keeps the last data.
             page.until("$$('main tbody tr').length > 0").await;
             proxy.heal();
             page.click(RETRY).await;
@@ -82,7 +78,7 @@ async fn each_screen_reports_an_answer_without_a_needed_field() {
 }
 
 #[tokio::test]
-async fn the_page_reports_an_unreadable_answer_and_recovers_by_itself() {
+async fn the_dashboard_reports_an_unreadable_answer_and_recovers_by_itself() {
     let (proxy, page) = open("overview").await;
     for body in [
         "null",
@@ -104,7 +100,7 @@ async fn the_page_reports_an_unreadable_answer_and_recovers_by_itself() {
         page.click(RETRY).await;
         page.until(IS_WELL).await;
     }
-    // A page recovers without a click, even if its first answer could not be read.
+    // A dashboard recovers without a click, even if its first answer could not be read.
     let first = Page::empty().await;
     first.tolerate("console: TypeError");
     proxy.alter_answers(|_, answers| answers.fill(json!({"status": 200, "body": {}})));

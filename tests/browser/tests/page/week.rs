@@ -1,4 +1,4 @@
-//! The usual week of a path: a coloured table with a text for each hour, and with keys to move through it.
+//! The usual week of a path: a coloured table with a text for each hour. Keys move through the table.
 
 use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
@@ -30,7 +30,7 @@ async fn each_hour_of_the_week_shows_its_usual_figures() {
         assert!(weeks.contains(&true), "{title}");
         assert_eq!(shown, heat.to_string());
     }
-    // The arrow keys move from hour to hour, and stop at the ends of the week.
+    // The arrow keys move from hour to hour, and stop at the table's edges.
     page.focus("table[data-table=week] tbody td").await;
     for key in ["ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"] {
         page.press(key).await;

@@ -1,4 +1,4 @@
-//! Runs recorders and a drain in every interleaving.
+//! Runs a drain with one recorder in every interleaving, and with two recorders in interleavings with few preemptions.
 
 #![allow(
     dead_code,
@@ -13,8 +13,7 @@ use loom::thread;
 
 use self::recorder::Cells;
 
-/// The most preemptions that are explored with two recorders, because all interleavings of three threads would take
-/// hours.
+/// The most preemptions with two recorders: all interleavings of three threads would take hours.
 const PREEMPTIONS: usize = 4;
 
 /// Checks that each sample is drained once, although a drain visits only contexts whose dirty bit is set.

@@ -1,2 +1,2 @@
-//! README's program, with the history in `PULSE_FILE`.
+//! README's program, with its store in the file `PULSE_FILE`.
 include!(concat!(env!("OUT_DIR"), "/readme.rs"));

@@ -64,7 +64,6 @@ pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[Counted<'_>]) {
     assert_eq!(counts, expected.collect());
 }
 
-/// Waits until this number of requests is in flight.
 pub(crate) async fn wait_for_in_flight(pulse: &Pulse, requests: i64) {
     until("this number of requests is in flight", async || {
         pulse.health().recording.in_flight == requests

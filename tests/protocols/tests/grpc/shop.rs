@@ -1,4 +1,4 @@
-//! A gRPC service as tonic's build would generate it, on a free port.
+//! A gRPC service on a free port, like one that tonic's build generates.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -58,12 +58,11 @@ impl Shop {
                     .forget();
                 Ok(Response::new(Reply { number: 2 }))
             }
-            "panic" => panic!("a handler of the test panics"),
             _ => Err(Status::not_found("no such product")),
         }
     }
 
-    /// Sends three numbers, and then ends as the case demands.
+    /// Refuses, or sends three numbers and then continues as the case demands.
     async fn list(case: String) -> Result<Response<Numbers>, Status> {
         if case == "refused" {
             return Err(Status::permission_denied("not you"));
@@ -144,7 +143,7 @@ impl Drop for Fixture {
 }
 
 impl Fixture {
-    /// A server with the layer around the whole service, as the guide advises for services without axum.
+    /// Starts a server with the layer around the whole service, as the guide advises for services without axum.
     pub(crate) async fn start() -> Self {
         Self::with(|server, pulse| {
             // All unknown paths share a context, because clients choose the paths.
@@ -161,19 +160,19 @@ impl Fixture {
         .await
     }
 
-    /// A server that `serve` builds from the parts.
-    pub(crate) async fn with<F>(serve: impl FnOnce(Parts, &Pulse) -> F) -> Self
+    /// Starts a server by `serve`.
+    pub(crate) async fn with<F>(serve: impl FnOnce(Listening, &Pulse) -> F) -> Self
     where
         F: Future<Output = Result<(), tonic::transport::Error>> + Send + 'static,
     {
         let (pulse, gate) = (crate::counting::pulse(), Arc::new(Semaphore::new(0)));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("the listener is bound");
-        let parts = Parts {
+        let listening = Listening {
             shop: Shop { gate: gate.clone() },
             incoming: TcpListenerStream::new(listener),
         };
-        let served = serve(parts, &pulse);
+        let served = serve(listening, &pulse);
         let server = tokio::spawn(async { served.await.expect("the server runs") });
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
         let channel = endpoint.connect().await.expect("the server listens");
@@ -186,7 +185,8 @@ impl Fixture {
     }
 }
 
-pub(crate) struct Parts {
+/// The service, and the connections that clients open to it.
+pub(crate) struct Listening {
     pub(crate) shop: Shop,
     pub(crate) incoming: TcpListenerStream,
 }
@@ -199,7 +199,7 @@ impl Client {
         self.call(GET, ask(case)).await
     }
 
-    /// A call with a deadline. At the deadline, client and server give up the call.
+    /// Makes a call with a deadline, at which the client or the server ends the call.
     pub(crate) async fn get_within(&self, case: &str, deadline: Duration) -> Result<u32, Status> {
         let mut request = ask(case);
         request.set_timeout(deadline);

@@ -15,7 +15,7 @@ async fn a_body_is_one_request_however_it_ends() {
         for _ in 0..3 {
             bodies.push(connection.body("/large").await);
         }
-        // The flow-control windows are full, so the rest of the bodies cannot be sent.
+        // The flow-control windows are full, so the bodies end only when the client reads them.
         wait_for_in_flight(&service.pulse, service.in_flight_bodies(3)).await;
         for (body, _sending) in bodies {
             assert_eq!(read_all(body).await.expect("a body").0, LARGE);

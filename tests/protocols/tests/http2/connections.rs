@@ -9,7 +9,7 @@ use crate::service::{Connection, Service, read_all};
 #[tokio::test]
 async fn requests_in_flight_when_the_server_goes_away_are_finished_and_counted() {
     Service::each(async |service: &mut Service, mut connection: Connection| {
-        let streams = connection.wait(10).await;
+        let streams = connection.open_waiting(10).await;
         wait_for_in_flight(&service.pulse, 10).await;
         service.shut_down();
         // GOAWAY says that the server accepts no further stream.
@@ -34,7 +34,7 @@ async fn requests_in_flight_when_the_server_goes_away_are_finished_and_counted()
 #[tokio::test]
 async fn a_connection_that_is_cut_cancels_waiting_requests_and_aborts_bodies() {
     Service::each(async |service: &mut Service, mut connection: Connection| {
-        let _streams = connection.wait(10).await;
+        let _streams = connection.open_waiting(10).await;
         let mut bodies = Vec::new();
         for _ in 0..4 {
             bodies.push(connection.body("/endless").await);

@@ -11,7 +11,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use h2::client::SendRequest;
 use h2::{RecvStream, SendStream};
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Request};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,15 +24,15 @@ use tower_pulse::{Outcome, Pulse};
 /// Bytes of a large body.
 pub(crate) const LARGE: usize = 8 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
-/// The most bytes of a stream that may be unread: fewer than a large body has.
+/// The most unread bytes of a stream: fewer than a large body has.
 const STREAM_WINDOW: u32 = 1024 * 1024;
-/// The most bytes of all streams of a connection that may be unread.
+/// The most unread bytes of all streams of a connection together.
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
 pub(crate) struct Service {
     pub(crate) pulse: Pulse,
     /// Whether requests are timed to the end of the response's body, instead of its head.
-    until_body_end: bool,
+    is_timed_to_body_end: bool,
     address: SocketAddr,
     /// Requests to `/wait` wait for a permit.
     pub(crate) gate: Arc<Semaphore>,
@@ -49,41 +49,38 @@ impl Drop for Service {
 impl Service {
     /// Runs a test twice: with requests timed to the head of the response, and to the end of its body.
     pub(crate) async fn each(test: impl AsyncFn(&mut Self, Connection)) {
-        for until_body_end in [false, true] {
-            let mut service = Self::start(until_body_end).await;
+        for is_timed_to_body_end in [false, true] {
+            let mut service = Self::start(is_timed_to_body_end).await;
             let connection = service.connect().await;
             test(&mut service, connection).await;
         }
     }
 
-    /// The number of requests that are in flight while the server sends `bodies` bodies.
+    /// The number of requests in flight while the server sends `bodies` bodies.
     pub(crate) fn in_flight_bodies(&self, bodies: i64) -> i64 {
-        bodies * i64::from(self.until_body_end)
+        bodies * i64::from(self.is_timed_to_body_end)
     }
 
     /// The outcome of a response whose body is cut off.
     pub(crate) fn cut_off(&self) -> Outcome {
-        match self.until_body_end {
+        match self.is_timed_to_body_end {
             true => Outcome::BodyAborted,
             false => Outcome::Success,
         }
     }
 
-    async fn start(until_body_end: bool) -> Self {
+    async fn start(is_timed_to_body_end: bool) -> Self {
         let (pulse, gate) = (crate::counting::pulse(), Arc::new(Semaphore::new(0)));
         let app = Router::new()
             .route("/users/{id}", get(|| async { "a user" }))
             .route("/wait/{id}", get(wait))
-            .route("/empty", get(|| async { StatusCode::NO_CONTENT }))
-            .route("/moved", get(|| async { StatusCode::FOUND }))
-            .route("/broken", get(|| async { StatusCode::BAD_GATEWAY }))
             .route("/panic", get(panic))
             .route("/large", get(large))
             .route("/endless", get(endless))
             .route("/half", get(half))
             .route("/trailers", get(trailers))
             .route("/upload", post(upload));
-        let app = match until_body_end {
+        let app = match is_timed_to_body_end {
             false => app.layer(pulse.layer()),
             true => app.layer(pulse.layer().until_body_end()),
         };
@@ -97,7 +94,7 @@ impl Service {
         let server = tokio::spawn(async { serve.await.expect("the service runs") });
         Self {
             pulse,
-            until_body_end,
+            is_timed_to_body_end,
             address,
             gate,
             shutdown: Some(shutdown),
@@ -126,7 +123,6 @@ impl Service {
         drop(self.shutdown.take());
     }
 
-    /// Waits until the server has ended.
     pub(crate) async fn ended(&mut self) {
         (&mut self.server).await.expect("the server does not panic");
     }
@@ -147,7 +143,7 @@ impl Connection {
     }
 
     /// Opens `streams` streams whose requests wait.
-    pub(crate) async fn wait(&mut self, streams: usize) -> Vec<Stream> {
+    pub(crate) async fn open_waiting(&mut self, streams: usize) -> Vec<Stream> {
         let mut waiting = Vec::new();
         for number in 0..streams {
             waiting.push(self.open("GET", &format!("/wait/{number}")).await);
@@ -155,7 +151,7 @@ impl Connection {
         waiting
     }
 
-    /// The body of an answer.
+    /// Sends a GET. Returns the body of the answer, and the sender of the request's body.
     pub(crate) async fn body(&mut self, path: &str) -> (RecvStream, SendStream<Bytes>) {
         let (response, sending) = self.open("GET", path).await;
         (response.await.expect("a head").into_body(), sending)
@@ -234,7 +230,6 @@ async fn half() -> Body {
     Body::from_stream(tokio_stream::iter(chunks))
 }
 
-/// A body with trailers.
 async fn trailers() -> Response {
     let mut trailers = HeaderMap::new();
     trailers.insert("x-sum", http::HeaderValue::from_static("7"));

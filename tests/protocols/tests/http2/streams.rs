@@ -1,51 +1,15 @@
 //! Streams that share a connection, and streams that are reset before their heads.
 
 use h2::Reason;
-use tower_pulse::Outcome::{Cancelled, ClientError, Panicked, Redirection, ServerError, Success};
+use tower_pulse::Outcome::{Cancelled, Panicked, Success};
 
 use crate::counting::{assert_counts, wait_for_in_flight};
 use crate::service::{Connection, Service, read_all};
 
 #[tokio::test]
-async fn streams_of_one_connection_are_counted_by_route_and_outcome() {
-    Service::each(async |service: &mut Service, mut connection: Connection| {
-        let mut streams = Vec::new();
-        for number in 0..25 {
-            for path in ["/users/1", "/nowhere", "/moved", "/broken", "/empty"] {
-                let path = path.replace('1', &number.to_string());
-                streams.push(connection.open("GET", &path).await);
-            }
-            streams.push(connection.open("POST", "/users/1").await);
-            streams.push(connection.open("HEAD", "/users/1").await);
-        }
-        let mut bytes = 0;
-        for (response, _sending) in streams {
-            let response = response.await.expect("an answer");
-            bytes += read_all(response.into_body()).await.expect("a body").0;
-        }
-        // Only the answers to `GET /users/{id}` have a body.
-        assert_eq!(bytes, 25 * "a user".len());
-        assert_counts(
-            &service.pulse,
-            &[
-                ("<unmatched>", &[(ClientError, 25)], 0),
-                ("GET /broken", &[(ServerError, 25)], 25),
-                ("GET /empty", &[(Success, 25)], 0),
-                ("GET /moved", &[(Redirection, 25)], 0),
-                ("GET /users/{id}", &[(Success, 25)], 0),
-                ("HEAD /users/{id}", &[(Success, 25)], 0),
-                ("POST /users/{id}", &[(ClientError, 25)], 0),
-            ],
-        )
-        .await;
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn a_reset_or_a_panic_ends_only_its_own_stream() {
     Service::each(async |service: &mut Service, mut connection: Connection| {
-        let mut streams = connection.wait(50).await;
+        let mut streams = connection.open_waiting(50).await;
         wait_for_in_flight(&service.pulse, 50).await;
         let others = streams.split_off(20);
         for (response, mut sending) in streams {

@@ -20,11 +20,10 @@ async fn the_status_shows_the_series_and_the_age_of_a_call_in_doubt() {
     let status = flushing.flusher.status();
     assert_eq!(status.series, 2);
     assert!(status.in_doubt_age.is_some() && status.flushed_age.is_none());
-    assert_eq!(lock(&flushing.flusher.state).amounts.requests, 3);
+    assert_eq!(lock(&flushing.flusher.state).amounts.samples, 3);
     flushing.set(Behaviour::Fine);
-    let flushed = flushing.flush(0).await.map(|flushed| flushed.call);
-    let flushed = flushed.map(|call| (call.seq, call.instance));
-    assert_eq!(flushed, Some((1, status.instance)));
+    let call = flushing.flush(0).await.expect("a call is flushed").call;
+    assert_eq!((call.seq, call.instance), (1, status.instance));
     let status = flushing.flusher.status();
     assert_eq!((status.series, status.in_doubt_age), (0, None));
     assert!(status.flushed_age.is_some() && status.contact_age.is_some());
@@ -62,26 +61,20 @@ async fn an_empty_flush_asks_whether_the_store_has_the_newest_call() {
 #[tokio::test]
 async fn a_call_has_about_16_contexts_or_64_at_the_shutdown() {
     let flushing = Flushing::new();
-    let record = || {
-        for name in (0..200).map(|number| format!("job {number}")) {
-            let entry = flushing.recorder.entry(Kind::Timer, &name);
+    for (is_shutdown, expected) in [(false, 16..=24), (true, 64..=80)] {
+        for number in 0..200 {
+            let name = format!("job {number}");
+            let entry = flushing.recorder.context(Kind::Timer, &name);
             entry.record_measured(MS, Outcome::Success);
         }
-    };
-    // Takes the calls so far, and counts the contexts of the first one.
-    let contexts = || {
-        let mut appended = lock(&flushing.store.appended);
-        let calls: Vec<_> = appended.drain(..).collect();
-        calls[0].1.batch.contexts.len()
-    };
-    record();
-    flushing.flush(0).await;
-    let first = contexts();
-    assert!((16..=24).contains(&first), "{first}");
-    record();
-    assert!(flushing.flusher.finish(SECOND).await.is_ok());
-    let last = contexts();
-    assert!((64..=80).contains(&last), "{last}");
+        match is_shutdown {
+            true => assert!(flushing.flusher.finish(SECOND).await.is_ok()),
+            false => drop(flushing.flush(0).await),
+        }
+        let calls = std::mem::take(&mut *lock(&flushing.store.appended));
+        let contexts = calls[0].1.batch.contexts.len();
+        assert!(expected.contains(&contexts), "{contexts}");
+    }
 }
 
 #[tokio::test]
@@ -109,14 +102,10 @@ async fn an_empty_flush_reports_an_entry_that_no_instance_folds() {
     let flushing = Flushing::new();
     flushing.answer([Appended::Done(receipt(0, true))]);
     flushing.flush(1).await;
-    for (folded, has_leader, is_reported) in [
-        (99, true, false),
-        (99, false, true),
-        (100, false, false),
-        (101, false, false),
-    ] {
+    for (folded, has_leader) in [(99, true), (99, false), (100, false), (101, false)] {
         flushing.answer([Appended::Duplicate(receipt(folded, has_leader))]);
         flushing.flush(0).await;
+        let is_reported = (folded, has_leader) == (99, false);
         assert_eq!(flushing.was_notified().await, is_reported, "{folded}");
     }
 }

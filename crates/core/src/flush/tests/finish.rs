@@ -9,10 +9,10 @@ use super::{Behaviour, Flushing, MS, SECOND};
 use crate::error::StoreErrorKind;
 
 impl Flushing {
-    /// Shuts down. Returns how many requests are lost, and why.
+    /// Returns the number of lost requests, and the kind of the error.
     async fn finish_in_vain(&self, timeout: Duration) -> (u64, StoreErrorKind) {
         let lost = self.flusher.finish(timeout).await.expect_err("it fails");
-        (lost.lost.requests, lost.error.kind())
+        (lost.lost.samples, lost.error.kind())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Behaviour, Flushing, SECOND, generation_of};
 use crate::clock::Clock;
 use crate::error::StoreErrorKind;
-use crate::store::{Appended, Generation, Receipt};
+use crate::store::{Appended, Receipt};
 use crate::task::lock;
 
 impl Flushing {
@@ -61,48 +61,40 @@ async fn with_a_garbled_fence_a_call_that_was_sent_before_is_lost() {
     assert_eq!((status.series, status.in_doubt_age), (0, None));
 }
 
-/// Replaces a generation that last answered at the age of `age` + 10 seconds. Returns whether the instance has another
-/// id, and how many of two requests the instance counts as lost.
-async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
-    let (flushing, manual_clock) = Flushing::at_interval(None);
-    *lock(&flushing.store.generation) = Some(generation_of("first", age, true));
-    flushing.flush(1).await;
-    manual_clock.advance(10 * SECOND);
-    flushing.flush(1).await;
-    let name = flushing.flusher.status().instance;
-    // The time without an answer does not add to the age of the generation.
-    manual_clock.advance(100 * SECOND);
-    *lock(&flushing.store.generation) = Some(next);
-    flushing.answer([Appended::Reset]);
-    flushing.flush(2).await;
-    let (resets, lost) = flushing.resets_and_lost();
-    assert_eq!(resets, 1);
-    let is_renamed = flushing.flusher.status().instance != name;
-    let calls = flushing.store.sizes();
-    assert_eq!(calls.last().map(|(_, requests)| *requests), Some(2));
-    let is_taken_again = calls.len() == 4;
-    assert_eq!(is_taken_again, lost == 0);
-    if !is_taken_again {
-        // The next call reports the missing requests. The store is not asked for calls of the old name.
-        flushing.flush(0).await;
-        let appended = lock(&flushing.store.appended).pop();
-        let (_, served) = appended.expect("there is a call").1.batch.served();
-        assert_eq!((lock(&flushing.store.appended).len(), served), (3, 2));
-    }
-    (is_renamed, lost)
-}
-
 #[tokio::test]
 async fn after_a_reset_a_call_is_sent_again_if_the_store_cannot_have_it() {
-    for (age, next, outcome) in [
-        // The generation began less than a minute ago, so a failover has lost it with its calls.
-        (49, generation_of("next", 0, true), (false, 0)),
+    for (age, (id, is_fresh), is_renamed, lost) in [
+        // The generation began less than a minute before its last answer, so a failover has lost it with its calls.
+        (49, ("next", true), false, 0),
         // The store was emptied.
-        (50, generation_of("next", 0, true), (true, 0)),
+        (50, ("next", true), true, 0),
         // The store was not empty when the generation began, or it was restored to an earlier state.
-        (49, generation_of("next", 0, false), (true, 2)),
-        (49, generation_of("first", 0, true), (true, 2)),
+        (49, ("next", false), true, 2),
+        (49, ("first", true), true, 2),
     ] {
-        assert_eq!(after_reset(age, next.clone()).await, outcome, "{next:?}");
+        let (flushing, manual_clock) = Flushing::at_interval(None);
+        *lock(&flushing.store.generation) = Some(generation_of("first", age, true));
+        flushing.flush(1).await;
+        manual_clock.advance(10 * SECOND);
+        flushing.flush(1).await;
+        let name = flushing.flusher.status().instance;
+        // The time without an answer does not add to the age of the generation.
+        manual_clock.advance(100 * SECOND);
+        *lock(&flushing.store.generation) = Some(generation_of(id, 0, is_fresh));
+        flushing.answer([Appended::Reset]);
+        flushing.flush(2).await;
+        assert_eq!(flushing.resets_and_lost(), (1, lost), "{age} s, {id}");
+        let renamed = flushing.flusher.status().instance;
+        assert_eq!(renamed != name, is_renamed, "{age} s, {id}");
+        let calls = flushing.store.sizes();
+        assert_eq!(calls.last().map(|(_, requests)| *requests), Some(2));
+        assert_eq!(calls.len() == 4, lost == 0, "{age} s, {id}");
+        if lost > 0 {
+            // The next call reports the missing requests. The store is not asked for calls of the old id.
+            flushing.flush(0).await;
+            let appended = lock(&flushing.store.appended).pop();
+            let (_, served) = appended.expect("there is a call").1.batch.served();
+            assert_eq!((lock(&flushing.store.appended).len(), served), (3, 2));
+        }
     }
 }

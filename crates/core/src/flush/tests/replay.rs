@@ -5,7 +5,7 @@ use crate::error::StoreErrorKind;
 use crate::store::{Appended, Receipt};
 
 #[tokio::test]
-async fn a_store_that_asks_for_the_same_call_again_and_again_is_a_failure() {
+async fn a_store_that_asks_for_or_loses_the_same_call_again_and_again_is_a_failure() {
     let flushing = Flushing::new();
     // Three answers without progress are allowed.
     flushing.answer([Appended::Gap { fence: 0 }; 3]);
@@ -14,17 +14,14 @@ async fn a_store_that_asks_for_the_same_call_again_and_again_is_a_failure() {
     flushing.answer([Appended::Gap { fence: 1 }; 9]);
     assert_eq!(flushing.fail_to_flush(1).await, StoreErrorKind::Unexpected);
     assert_eq!(flushing.store.calls().len(), 8);
-}
 
-#[tokio::test]
-async fn a_store_that_loses_the_same_call_again_and_again_is_a_failure() {
     let flushing = Flushing::new();
     flushing.flush(1).await;
     let done = Appended::Done(Receipt::default());
     flushing.answer([Appended::Gap { fence: 0 }, done].repeat(9));
     assert_eq!(flushing.fail_to_flush(1).await, StoreErrorKind::Unexpected);
-    // Five rounds of two calls: three rounds that may be in vain, one for the call in the replay buffer, and the one
-    // beyond the limit.
+    // Five attempts of two calls: three that may be in vain, one for the call in the replay buffer, and one beyond the
+    // limit.
     assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
 }
 
@@ -51,7 +48,7 @@ async fn a_store_that_loses_the_newest_call_again_and_again_is_not_asked_forever
     let done = Appended::Done(Receipt::default());
     flushing.answer([Appended::Gap { fence: 1 }, done].repeat(20));
     flushing.flush(0).await;
-    // Each question is followed by a replay.
+    // A replay follows each of six gaps.
     assert_eq!(flushing.store.calls().len(), 2 + 2 * 6);
 }
 

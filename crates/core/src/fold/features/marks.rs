@@ -1,4 +1,4 @@
-//! Folding marks: keeps the newest marks, and drops a mark of a version if the mark before or after it has the same
+//! Folding marks: keeps the newest marks, and ignores a mark of a version if the mark before or after it has the same
 //! version.
 
 use crate::fold::leased_store::{Leased, LeasedStore};
@@ -14,7 +14,6 @@ use tower_pulse_model::sorted::Map;
 /// The most fields that one round removes because their marks are unreadable or no longer retained.
 const MAX_SURPLUS: usize = 1_000;
 
-/// Adds the marks of a round to the marks in the store.
 pub(super) async fn merge(
     leased: &LeasedStore<'_>,
     round: &Round,
@@ -62,7 +61,6 @@ pub(super) async fn merge(
     Ok(())
 }
 
-/// The field of a mark.
 fn id_of(stored: &StoredMark) -> Vec<u8> {
     stored.mark.id.as_bytes().to_vec()
 }

@@ -13,10 +13,9 @@ use tower_pulse_model::slices::Merge;
 /// A field of a table.
 type Field = (Table, Vec<u8>);
 
-/// The number of contexts in a report that together cost a step about as much as one command.
+/// Writing this many contexts of a report costs a step about as much as one command.
 const CONTEXTS_PER_COST: usize = 8;
 
-/// Merges the reports of a round with the reports in the store.
 pub(super) async fn merge(
     leased: &LeasedStore<'_>,
     round: &Round,

@@ -29,15 +29,15 @@ pub struct FoldLimits {
     pub step_contexts: Option<usize>,
 }
 
-/// The result of a part of the fold, boxed so that the future of a round is small.
+/// The future of a part of the fold, boxed so that the future of a round is small.
 type Folding<'a> = BoxFuture<'a, Leased<()>>;
 
 /// All features. Some features remember a part of the store's data, which is valid as long as the lease holds.
 ///
 /// The methods are called in this order, again and again: [`between_rounds`](Self::between_rounds); then
 /// [`while_idle`](Self::while_idle) if there are no entries, or else [`before_round`](Self::before_round),
-/// [`plan`](Self::plan), [`writes`](Self::writes) for each step, [`after_round`](Self::after_round) and
-/// [`forget`](Self::forget). A folder that finishes a round that was begun earlier skips the first three methods.
+/// [`plan`](Self::plan), [`writes`](Self::writes) for each step, and [`after_round`](Self::after_round); then
+/// [`forget`](Self::forget). A folder that finishes an earlier round skips the first three methods.
 pub(super) struct Features {
     rankings: Rankings,
     records: RecordTables,
@@ -51,7 +51,8 @@ impl Features {
         }
     }
 
-    /// Removes data that has expired at `now`, in Unix seconds of the store, a bounded part at a time.
+    /// Notes that this instance is present, and removes data that has expired, a bounded part at a time. `now` is the
+    /// time of the store, in Unix seconds.
     pub(super) fn between_rounds<'a>(
         &'a mut self,
         leased: &'a mut LeasedStore<'_>,
@@ -61,7 +62,7 @@ impl Features {
         Box::pin(self.rankings.expire(leased, now))
     }
 
-    /// Does the work that is overdue at `now`, in Unix seconds, while no entry arrives.
+    /// Rolls up overdue minutes, and applies ended hours, while no entry arrives. `now` is in Unix seconds.
     pub(super) fn while_idle<'a>(
         &'a mut self,
         leased: &'a mut LeasedStore<'_>,
@@ -70,13 +71,13 @@ impl Features {
         Box::pin(self.records.roll_up_overdue(leased, now))
     }
 
-    /// Brings tables up to the time of a round that is about to begin.
+    /// Rolls up ended minutes, and applies ended hours, before a round begins.
     pub(super) fn before_round<'a>(&'a mut self, leased: &'a mut LeasedStore<'_>) -> Folding<'a> {
         Box::pin(self.records.roll_up_and_apply(leased))
     }
 
-    /// Adds changes of the round to the plans, for each partition that is not done yet: their costs, and the fields as
-    /// they are after the round.
+    /// Adds the changes of the round to the plans of partitions that are not done yet: the costs, and the fields after
+    /// the round.
     pub(super) fn plan<'a>(
         &'a mut self,
         leased: &'a mut LeasedStore<'_>,

@@ -3,7 +3,6 @@
 
 use super::{FieldWrites, Leased, LeasedStore, Plans, Round};
 
-/// No rankings.
 #[derive(Default)]
 pub(super) struct Rankings {}
 

@@ -14,7 +14,6 @@ use tower_pulse_model::sorted::Map;
 /// The lists of an hour outlive the next hour by this many seconds, because clocks differ.
 const SPARE_TIME: i64 = 600;
 
-/// Merges the lists of a round with the lists in the store.
 pub(super) async fn merge(
     leased: &LeasedStore<'_>,
     round: &Round,

@@ -4,7 +4,6 @@ use super::{Behaviour, Call, Folding, MS, NOW, at, entry};
 use crate::store::{AppendedCall, Readable};
 use crate::task::lock;
 
-/// A call that ends at `offset`.
 fn call(offset: u64) -> AppendedCall {
     AppendedCall {
         generation: "generation".to_owned(),

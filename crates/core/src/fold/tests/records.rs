@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Call, Folding, NOW, Scripted, entry};
+use super::{Call, Folding, NOW, Scripted, entry, remembering};
 use crate::fold::Leader;
 use crate::task::lock;
 use tower_pulse_model::tier::FINEST;
@@ -13,7 +13,7 @@ async fn with_records_everywhere() -> Folding {
         has_records_everywhere: true,
         ..Scripted::default()
     };
-    let folding = Folding::of(journal, 100);
+    let folding = Folding::of(journal, remembering(100));
     folding.fold_next(entry(100, &["GET /"], NOW)).await;
     folding
 }
@@ -46,7 +46,7 @@ async fn without_new_entries_slices_are_rolled_up_180_seconds_late() {
 #[tokio::test]
 async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many() {
     for (max_records, loaded) in [(1, 2), (2, 0)] {
-        let folding = Folding::of(Scripted::default(), max_records);
+        let folding = Folding::of(Scripted::default(), remembering(max_records));
         for (offset, loaded) in [(1_000, 2), (2_000, loaded)] {
             let entry = entry(offset, &["GET /", "GET /a"], NOW);
             folding.fold_next(entry).await;
@@ -55,7 +55,7 @@ async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many(
             folding.journal.take_writes();
         }
     }
-    let folding = Folding::of(Scripted::default(), 100);
+    let folding = Folding::of(Scripted::default(), remembering(100));
     // The first minute is forgotten when the third one comes.
     for (number, (minute, loads)) in (1..).zip([(0, 1), (1, 1), (0, 0), (2, 1), (1, 0), (0, 1)]) {
         let entry = entry(1_000 * number, &["GET /"], NOW + 60 * minute);

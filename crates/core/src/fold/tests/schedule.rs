@@ -1,30 +1,46 @@
-//! The times at which a folder reads, and its waits after errors.
+//! The times at which a folder reads, its waits after errors, and its lease.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Behaviour, Call, Folding, HOUR, MS, NOW, Scripted, remembering};
-use crate::clock::Clock;
+use super::{Behaviour, Call, Folding, HOUR, MS};
 use crate::error::StoreErrorKind;
-use crate::fold::Folder;
+use crate::fold::Leader;
 
 #[test]
 fn the_journal_is_read_150_ms_after_each_half_second() {
-    for (now, wait) in [(0, 150), (149, 1), (150, 500), (400, 250), (700, 450)] {
-        let (clock, manual_clock) = Clock::manual(NOW);
-        manual_clock.advance(now * MS);
-        let journal = Arc::new(Scripted::default());
-        let limits = remembering(1);
-        let folder = Folder::new(journal, clock, "folder".to_owned(), limits, Arc::default());
-        assert_eq!(folder.until_next(500 * MS), wait * MS, "at {now} ms");
+    for (now, wait) in [(150, 500), (400, 250), (500, 150), (649, 1), (700, 450)] {
+        let folding = Folding::new(Behaviour::Fine);
+        folding.clock.advance((now - 150) * MS);
+        let until_next = folding.folder.until_next(500 * MS);
+        assert_eq!(until_next, wait * MS, "at {now} ms");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_gives_up_when_it_loses_the_lease_three_times() {
+    let folding = Folding::new(Behaviour::Stolen);
+    assert_eq!(folding.fold().await, Leader::Other);
+    assert_eq!(folding.journal.count(&Call::Acquire), 3);
+    assert!(!folding.folder.status().is_leader);
+}
+
+#[tokio::test]
+async fn the_lease_is_released_once() {
+    let folding = Folding::new(Behaviour::Fine);
+    assert!(folding.folder.release().await.is_ok());
+    assert_eq!(folding.journal.count(&Call::Release), 0);
+    assert_eq!(folding.fold().await, Leader::This);
+    for _ in 0..2 {
+        folding.folder.release().await.expect("the journal answers");
+        assert_eq!(folding.journal.count(&Call::Release), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_folder_reads_at_intervals_and_removes_fences_every_hour() {
-    let folding = Folding::new(Behaviour::Free);
+    let folding = Folding::new(Behaviour::Fine);
     let stop = folding.start();
     // The notification shifts all later reads: they are not multiples of the interval after the start.
     sleep(333 * MS).await;
@@ -55,7 +71,7 @@ async fn an_instance_that_does_not_fold_tries_again_when_entries_wait() {
     sleep(HOUR).await;
     assert_eq!(folding.journal.count(&Call::Acquire), 2);
     assert_eq!(folding.journal.count(&Call::Read), 0);
-    folding.journal.set(Behaviour::Free);
+    folding.journal.set(Behaviour::Fine);
     folding.leaderless.notify_one();
     sleep(600 * MS).await;
     assert_eq!(folding.journal.count(&Call::Read), 2);
@@ -67,14 +83,14 @@ async fn a_denied_folder_tries_again_every_two_seconds_of_its_clock() {
     let _stop = folding.start();
     for tries in 1..=4 {
         // Neither real time nor waiting entries shorten the wait.
-        for step in [1_999 * MS, MS] {
+        for pause in [1_999 * MS, MS] {
             folding.leaderless.notify_one();
             sleep(Duration::from_secs(100)).await;
             assert_eq!(folding.journal.count(&Call::Acquire), tries);
-            folding.clock.advance(step);
+            folding.clock.advance(pause);
         }
     }
-    folding.journal.set(Behaviour::Free);
+    folding.journal.set(Behaviour::Fine);
     folding.clock.advance(2_000 * MS);
     sleep(Duration::from_secs(1)).await;
     assert!(folding.folder.status().is_leader);
@@ -98,7 +114,7 @@ async fn a_folder_waits_longer_after_each_error_up_to_two_seconds() {
         assert!(expected.contains(&gap), "{gap:?} is the gap {number}");
     }
     assert!(folding.folder.status().last_error.is_some());
-    folding.journal.set(Behaviour::Free);
+    folding.journal.set(Behaviour::Fine);
     sleep(2_001 * MS).await;
     assert_eq!(folding.folder.status().last_error, None);
     assert!(folding.folder.status().is_leader);

@@ -1,11 +1,8 @@
 //! The steps of a round: their sizes, repeated sends, and the trimming of entries.
 
-use std::sync::Arc;
-
 use super::{Call, Folding, Incident, NOW, Scripted, at, entry, entry_of, remembering};
-use crate::clock::Clock;
 use crate::error::StoreErrorKind;
-use crate::fold::{FoldLimits, Folder, Leader};
+use crate::fold::{FoldLimits, Leader};
 use crate::task::lock;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::ALL;
@@ -30,10 +27,10 @@ async fn late_samples_are_added_once_with_the_partition_of_all() {
         }
         assert_eq!(folding.fold().await, Leader::This);
         let additions = lock(&folding.journal.additions);
-        let [only] = &additions[..] else {
-            panic!("{} steps", additions.len());
-        };
-        assert_eq!((only.late, only.statistics.len()), added);
+        let of_steps = additions
+            .iter()
+            .map(|step| (step.late, step.statistics.len()));
+        assert!(of_steps.eq([added]));
     }
 }
 
@@ -75,7 +72,7 @@ async fn the_version_shows_whether_a_step_without_an_answer_took_effect() {
 async fn a_round_leaves_up_to_64_entries_to_be_trimmed_later() {
     for (entries, trims) in [(128, 0), (129, 1), (193, 2)] {
         let entries = (1..=entries).map(|number| entry(1_000 * number, &["GET /"], NOW));
-        let folding = Folding::of(Scripted::of(entries.collect()), 100);
+        let folding = Folding::of(Scripted::of(entries.collect()), remembering(100));
         assert_eq!(folding.fold().await, Leader::This);
         assert_eq!(folding.journal.count(&Call::Acquire), 1);
         assert_eq!(folding.journal.count(&Call::Fold(None, 0)), trims);
@@ -101,21 +98,19 @@ async fn steps_write_few_contexts_at_first_and_more_while_the_server_is_fast() {
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     // The number of contexts of each step, for the first round and for the last round.
     let contexts_of_steps = async |step| {
-        let journal = Arc::new(Scripted::default());
-        let (clock, instance) = (Clock::manual(NOW).0, "folder".to_owned());
         let limits = FoldLimits {
             step_contexts: step,
             ..remembering(1)
         };
-        let folder = Folder::new(journal.clone(), clock, instance, limits, Arc::default());
+        let folding = Folding::of(Scripted::default(), limits);
         let mut rounds = Vec::new();
         for offset in (1..=4).map(|number| 100_000 * number) {
             // Two entries, each with as many contexts as a call has.
             let halves = names.chunks(500).zip([offset, offset + 50_000]);
             let halves = halves.map(|(names, offset)| entry(offset, names, NOW));
-            lock(&journal.entries).extend(halves);
-            assert!(folder.fold().await.is_ok());
-            rounds.push(std::mem::take(&mut *lock(&journal.records)));
+            lock(&folding.journal.entries).extend(halves);
+            folding.fold().await;
+            rounds.push(std::mem::take(&mut *lock(&folding.journal.records)));
         }
         (rounds.swap_remove(0), rounds.pop().unwrap_or_default())
     };

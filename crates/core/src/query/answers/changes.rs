@@ -28,11 +28,10 @@ pub struct Changes {
     /// The end of the last minute that the detector judged, in Unix seconds; `None` before the first judgement.
     pub judged_until: Option<i64>,
     /// The detector's coverage in the last judged minute.
-    sight: Coverage,
+    coverage: Coverage,
     /// Number of changes that match.
     pub total: usize,
     /// Number of changes that match and are ongoing.
-    #[serde(rename = "standing")]
     pub ongoing: usize,
     /// Number of problems: ongoing changes of all kinds but `faster`, and `hanging` paths.
     pub problems: usize,
@@ -88,7 +87,6 @@ pub struct ChangeRow {
     /// The route template of the change's context; `None` if the change concerns all contexts.
     pub path: Option<String>,
     /// Whether the change is ongoing.
-    #[serde(rename = "stands")]
     pub is_ongoing: bool,
     /// The share of the extra time that is due to more requests; `None` without extra time.
     pub traffic_share: Option<f64>,
@@ -153,7 +151,7 @@ pub(in crate::query) async fn changes(
     };
     Ok(Changes {
         judged_until: log.judged_until(),
-        sight: log.judged.sight,
+        coverage: log.judged.coverage,
         total: matching.len(),
         ongoing: matching.iter().filter(|c| c.ended.is_none()).count(),
         problems: problems.clone().count() + hanging.len(),
@@ -172,12 +170,12 @@ pub(in crate::query) async fn changes(
     })
 }
 
-/// Whether a change is ongoing and needs attention.
 fn is_problem(change: &Change) -> bool {
     change.ended.is_none() && change.kind != ChangeKind::Faster
 }
 
-/// The urgency of each context that has changed, and of each timer that is a suspect: a greater number is more urgent.
+/// The urgency of each context with an ongoing change, and of each timer that is a suspect: a greater number is more
+/// urgent.
 pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usize>, QueryError> {
     let log = source.changes().await?;
     let mut ongoing: Vec<&Change> = log.changes.iter().filter(|c| c.ended.is_none()).collect();
@@ -201,10 +199,10 @@ pub(super) async fn changes_of(
 ) -> Result<Vec<ChangeRow>, QueryError> {
     let log = source.changes().await?;
     let marks = source.marks().await?;
-    let is_by = |suspect: &Suspect| suspect.timer() == Some(&id.name);
+    let is_timer = |suspect: &Suspect| suspect.timer() == Some(&id.name);
     let is_wanted = |change: &&Change| {
         ContextId::of_judged(&change.context) == *id
-            || id.kind == Kind::Timer && change.suspects.iter().any(is_by)
+            || id.kind == Kind::Timer && change.suspects.iter().any(is_timer)
     };
     let mut wanted: Vec<&Change> = log.changes.iter().filter(is_wanted).collect();
     wanted.order_by(|a, b| a.by_urgency(b));

@@ -8,15 +8,15 @@ use crate::query::windows::sums::{PartSums, WindowSums};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 
-/// The fewest requests from which a statistic is meaningful. A ratio needs this number on both sides.
+/// The fewest requests from which a statistic is meaningful. A ratio needs this number in both windows.
 pub const ENOUGH_REQUESTS: u64 = 20;
 
-/// The fewest requests from which a 99th percentile is meaningful. A ratio needs this number on both sides.
+/// The fewest requests from which a 99th percentile is meaningful. A ratio needs this number in both windows.
 pub const ENOUGH_FOR_P99: u64 = 100;
 
 /// Each measurement divided by the same measurement of another window, by default of the window before. Counts and
-/// totals are compared per recorded second. A ratio is `None` if a window is not mostly recorded, if a window has fewer
-/// than [20 requests](ENOUGH_REQUESTS) of the context, or if the divisor is zero.
+/// totals are compared per recorded second. A ratio is `None` if a window is not mostly recorded, or has fewer than [20
+/// requests](ENOUGH_REQUESTS) of the context, or if the divisor is zero.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Ratios {
@@ -26,11 +26,11 @@ pub struct Ratios {
     pub errors: Option<f64>,
     /// The ratio of the shares of errors.
     pub error_share: Option<f64>,
-    /// The ratio of each statistic of the access times. These are ratios, not seconds. `p99` needs at least [100
+    /// The ratio of each statistic of the durations. These are ratios, not seconds. `p99` needs at least [100
     /// requests](ENOUGH_FOR_P99) in both windows.
     #[serde(flatten)]
     pub times: Times,
-    /// The ratio of the sums of all access times.
+    /// The ratio of the sums of all durations.
     pub total: Option<f64>,
     /// The ratio of the mean times within polls.
     pub computing: Option<f64>,
@@ -39,14 +39,13 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// Compares the measurements of a context in two windows.
     fn between(
         (now, covered): (&Measured, &Covered),
         (old, before): (&Measured, &Covered),
     ) -> Self {
-        let have = |requests: u64| now.count.min(old.count) >= requests;
+        let both_have = |requests: u64| now.count.min(old.count) >= requests;
         let are_recorded = covered.is_mostly_recorded() && before.is_mostly_recorded();
-        if !are_recorded || !have(ENOUGH_REQUESTS) {
+        if !are_recorded || !both_have(ENOUGH_REQUESTS) {
             return Self::default();
         }
         let rate = |now, old| ratio(covered.per_second(now), before.per_second(old));
@@ -54,13 +53,13 @@ impl Ratios {
             let time_of = |measured: &Measured| measured.polls.as_ref().and_then(time);
             ratio(time_of(now), time_of(old))
         };
-        let times = now.times.by(&old.times);
+        let times = now.times.divided_by(&old.times);
         Self {
             count: rate(now.count as f64, old.count as f64),
             errors: rate(now.errors as f64, old.errors as f64),
             error_share: ratio(now.error_share, old.error_share),
             times: Times {
-                p99: times.p99.filter(|_| have(ENOUGH_FOR_P99)),
+                p99: times.p99.filter(|_| both_have(ENOUGH_FOR_P99)),
                 ..times
             },
             total: rate(now.total, old.total),
@@ -78,8 +77,7 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    /// Compares a context in a window with the same context in the window before. `added` returns what other programs
-    /// have added to the hour that begins at a given time.
+    /// `added` returns what other programs have added to the hour that begins at a time.
     pub(super) fn of<'a>(
         context: &ContextId,
         sums: &WindowSums,
@@ -96,7 +94,6 @@ impl Compared {
         }
     }
 
-    /// The ratio of the means.
     pub(super) fn mean_ratio(&self) -> Option<f64> {
         self.change.as_ref()?.times.mean
     }
@@ -133,7 +130,7 @@ pub struct Before {
 }
 
 impl ComparedWindow {
-    /// The window of a context. `added` has the additions of other programs to hours, each with the start of its hour.
+    /// `added` has the additions of other programs to hours, each with the start of its hour.
     pub(super) fn new(
         sums: &WindowSums,
         context: &ContextId,

@@ -20,7 +20,7 @@ const COUNTERS_AT_ONCE: usize = 100;
 /// Number of slices of a series without a window.
 const NEWEST_SLICES: i64 = 60;
 
-/// Number of seconds before the current slice over which a rate is averaged.
+/// A rate covers this many seconds before the current slice, rounded up to slices.
 const RATE_SECONDS: u32 = 60;
 
 /// A counter over time.
@@ -49,7 +49,7 @@ pub struct Counters {
     pub from: i64,
     /// The end of the time that the rates cover, in Unix seconds. May be in the future.
     pub to: i64,
-    /// Number of counters on all pages.
+    /// Number of counters that match.
     pub total: usize,
     /// The metric and the slices of the rows' series, if the question asks for series.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,8 +99,8 @@ pub struct CountersQuery {
     pub offset: usize,
 }
 
-/// Lists the counters of this process, and the store's counters that have slices at the chosen precision or at the
-/// coarsest precision, which retains slices for longest.
+/// Lists the counters of this process, and the store's counters with slices at the chosen or the coarsest precision.
+/// The coarsest precision retains slices for longest.
 pub(in crate::query) async fn counters(
     source: &Source,
     query: &CountersQuery,
@@ -148,12 +148,12 @@ pub(in crate::query) async fn counters(
         from: span.from,
         to: span.to,
         total: names.len(),
-        series: series.map(SeriesSlices::named),
+        series: series.map(SeriesSlices::span),
         counters,
     })
 }
 
-/// The requested precision, which must be a precision of counters.
+/// The requested precision, or the default; an error if the counters lack it.
 fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, QueryError> {
     let finest = precisions.counters.first().copied();
     let precision = match asked {
@@ -205,7 +205,6 @@ pub(in crate::query) async fn counter(
     })
 }
 
-/// The starts and counts of a counter's slices.
 async fn slices(
     source: &Source,
     name: &str,
@@ -217,8 +216,7 @@ async fn slices(
     Ok(slices.map(|slice| (slice.start, slice.count)).collect())
 }
 
-/// Whether there is a counter of this name: in this process, of a context, or in the store at any precision. The
-/// counter may still have no slices at some precision.
+/// Whether the counter exists: in this process, of a context, or in the store at any precision.
 async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
     let process = source.process.as_ref();
     if Metric::ALL.iter().any(|metric| metric.as_str() == name)
@@ -240,13 +238,12 @@ async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
     Ok(false)
 }
 
-/// The count of the slice that begins at `start`, among slices in the order of time.
+/// `slices` must be oldest first.
 pub(super) fn count_at(slices: &[SliceCount], start: i64) -> Option<i64> {
     let at = slices.binary_search_by_key(&start, |slice| slice.start);
     at.ok().map(|at| slices[at].count)
 }
 
-/// The time that rates cover.
 #[derive(Clone, Copy)]
 struct RateSpan {
     /// Slices that start at this time or earlier are past their retention, although they may still exist.
@@ -259,7 +256,7 @@ struct RateSpan {
     last: Option<i64>,
 }
 
-/// The current slice, and the slices before it that cover a minute: one slice if slices are longer than a minute.
+/// The current slice, and the slices before it that cover a minute.
 fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
     let width = i64::from(precision.seconds);
     let current = precision.slice(recorded.now);
@@ -312,7 +309,7 @@ impl<'a> SeriesSlices<'a> {
         }
     }
 
-    fn named(self) -> SeriesSpan {
+    fn span(self) -> SeriesSpan {
         SeriesSpan {
             metric: "count",
             precision: self.precision.seconds,
@@ -321,7 +318,7 @@ impl<'a> SeriesSlices<'a> {
         }
     }
 
-    /// The counts of a counter. The given slices must be oldest first.
+    /// `slices` must be oldest first.
     fn counts(self, slices: &[SliceCount]) -> Vec<Option<i64>> {
         let width = i64::from(self.precision.seconds);
         let cutoff = self.precision.cutoff(self.recorded.now);
@@ -335,14 +332,13 @@ impl<'a> SeriesSlices<'a> {
         self.starts().map(count).collect()
     }
 
-    /// The starts of the slices.
     fn starts(self) -> impl Iterator<Item = i64> + use<> {
         (self.from..self.to).step_by(self.precision.seconds as usize)
     }
 }
 
 impl CounterRow {
-    /// The given slices of the counter must be oldest first.
+    /// `slices` must be oldest first.
     fn new(
         name: &str,
         slices: &[SliceCount],
@@ -367,4 +363,4 @@ impl CounterRow {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -25,9 +25,9 @@ use tower_pulse_model::tier::FINEST;
 pub struct Deploy {
     /// The mark.
     pub mark: Mark,
-    /// The hour before the mark, without the slice that contains the mark.
+    /// An hour, or one longer slice, that ends where the slice of the mark begins.
     pub before: Covered,
-    /// The time since the mark, at most an hour; `None` while no whole slice has passed.
+    /// The slices after the slice of the mark, at most as long as `before`; `None` until one has passed.
     pub after: Option<Covered>,
     /// The largest relative error of the percentiles.
     pub error: f64,
@@ -145,7 +145,7 @@ pub(in crate::query) async fn deploy(
     })
 }
 
-/// The newest whole minutes within an hour after a mark. Versions may have run side by side in these minutes.
+/// The newest whole minutes, at most [`MAX_MINUTES`], of the hour from the mark on.
 fn side_by_side(at: i64, now: i64) -> Vec<i64> {
     let minute = i64::from(FINEST.seconds);
     let end = FINEST.slice(now).min(FINEST.slice(at).saturating_add(HOUR));
@@ -153,7 +153,7 @@ fn side_by_side(at: i64, now: i64) -> Vec<i64> {
     (start..end).step_by(FINEST.seconds as usize).collect()
 }
 
-/// The time per minute, in seconds, that the requests take beyond what they would take with the mean before the mark.
+/// See [`DeployRow::extra_seconds_per_minute`].
 fn extra(compared: &Compared, covered: &Covered) -> Option<f64> {
     let mean_ratio = compared.mean_ratio()?;
     let spent = covered.per_minute(compared.now.as_ref()?.total)?;

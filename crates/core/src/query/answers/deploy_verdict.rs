@@ -15,7 +15,7 @@ pub struct DeployVerdict {
     pub mark: Option<Mark>,
     /// Seconds from the mark to the change; 0 if the change began shortly before the mark.
     pub seconds_before: Option<i64>,
-    /// The time of the new version's requests divided by that of the old version's, in minutes in which both ran.
+    /// The new version's figure divided by the old version's, in minutes in which both ran.
     pub side_by_side: Option<f64>,
 }
 
@@ -26,14 +26,13 @@ pub struct DeployVerdict {
 pub enum Verdict {
     /// A mark is near the beginning of the change.
     Suspected,
-    /// The last deploy was long before the change.
+    /// The last deploy before the change is not suspected.
     NotTheDeploy,
     /// No deploy was seen before the change.
     NoDeploySeen,
 }
 
 impl DeployVerdict {
-    /// The verdict about a change.
     pub(super) fn of(change: &Change, marks: &Marks) -> Self {
         let suspected = change.suspects.iter().find_map(|suspect| match suspect {
             Suspect::Deploy {

@@ -19,7 +19,6 @@ use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::OTHER;
 
-/// The maximum number of paths of a kind.
 const MAX_PATHS: usize = 3;
 
 const DAY: i64 = 24 * HOUR;
@@ -57,7 +56,7 @@ pub struct Errors {
 pub struct ErrorRow {
     /// The kind, as the service names it; `<other>` for all further kinds.
     pub kind: Arc<str>,
-    /// Number of requests with this kind. A path and slice has at most 8 kinds; further kinds count as `<other>`.
+    /// Number of requests with this kind. Each path has at most 8 kinds per slice; further kinds count as `<other>`.
     pub count: u64,
     /// `count` divided by the number of all requests, 0 to 1.
     pub share: Option<f64>,
@@ -69,15 +68,15 @@ pub struct ErrorRow {
     pub last_seen: Option<i64>,
     /// Whether the kind was first seen in the last 24 hours, by a store that had data of at least a day.
     pub is_new: bool,
-    /// The version that was deployed last before the kind was first seen, at most 24 hours before; `None` if there is
-    /// no such version, or if the store had data of less than a day.
+    /// The version that was deployed last in the 24 hours before the kind was first seen; `None` if there is none, or
+    /// if the store had data of less than a day.
     pub since_version: Option<Arc<str>>,
     /// The 3 paths with most of these requests, most first.
     pub paths: Vec<OutcomeRow>,
 }
 
-/// Whether a kind that was first seen at `first` is new, and the version since which the kind is seen. Both are unknown
-/// without a day of data before `first`. Otherwise all kinds of a service that has just begun to record would be new.
+/// Whether a kind first seen at `first` is new, and the version that was deployed before. Both are unknown without a
+/// day of data before `first`. Otherwise all kinds of a new service would be new.
 fn origin(first: i64, span: &Span, marks: &Marks) -> (bool, Option<Arc<str>>) {
     if first.saturating_sub(span.recorded.since()) < DAY {
         return (false, None);
@@ -150,51 +149,36 @@ pub(in crate::query) async fn errors(
 
 #[cfg(test)]
 mod tests {
+    use super::super::counters::tests::recorded;
     use super::*;
-    use tower_pulse_model::mark::{Mark, StoredMark};
-    use tower_pulse_model::recorded::RecordedTime;
-    use tower_pulse_model::tiers::Tiers;
+    use tower_pulse_model::mark::Mark;
 
     const FIRST: i64 = 1_000_020;
 
-    fn deploy(at: i64, version: &str) -> StoredMark {
-        StoredMark {
-            mark: Mark::of_version(at, &version.into()),
-            is_removed: false,
-        }
-    }
-
     #[test]
     fn a_kind_is_new_for_a_day_if_there_was_a_day_of_data_before() {
-        let origin = |recorded_for: i64, age: i64, deploys: &[StoredMark]| {
+        let origin = |recorded_for: i64, age: i64, deploys: &[(i64, &str)]| {
             let span = Span {
-                generation: 0,
-                recorded: RecordedTime::new(FIRST - recorded_for, []),
-                as_of: 0,
-                recorded_until: 0,
-                tiers: Tiers::default(),
                 now: FIRST + age,
+                ..recorded(FIRST - recorded_for)
             };
             let by_hand = Mark::of_text("id".to_owned(), FIRST - 3, "index");
-            let by_hand = StoredMark {
-                mark: by_hand.expect("it is short"),
-                is_removed: false,
-            };
-            let later = [by_hand, deploy(FIRST + 60, "later")];
-            let marks = Marks::new(deploys.iter().cloned().chain(later));
+            let mut marks = Marks::default();
+            marks.add(by_hand.expect("it is short"));
+            for (at, version) in deploys.iter().chain(&[(FIRST + 60, "later")]) {
+                marks.add(Mark::of_version(*at, &(*version).into()));
+            }
             let (is_new, version) = origin(FIRST, &span, &marks);
             (is_new, version.unwrap_or_default().to_string())
         };
-        let both = [deploy(FIRST - DAY, "1"), deploy(FIRST + 59, "2")];
+        let both = [(FIRST - DAY, "1"), (FIRST + 59, "2")];
         let is = |is_new, version: &str| (is_new, version.to_owned());
         assert_eq!(origin(DAY, 0, &both), is(true, "2"));
         assert_eq!(origin(DAY, DAY, &both), is(false, "2"));
         assert_eq!(origin(DAY - 1, 0, &both), is(false, ""));
         assert_eq!(origin(DAY, 0, &both[..1]), is(true, "1"));
-        assert_eq!(
-            origin(DAY, 0, &[deploy(FIRST - DAY - 1, "1")]),
-            is(true, "")
-        );
+        let earlier = [(FIRST - DAY - 1, "1")];
+        assert_eq!(origin(DAY, 0, &earlier), is(true, ""));
         assert_eq!(origin(DAY, 0, &[]), is(true, ""));
     }
 }

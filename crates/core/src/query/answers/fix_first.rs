@@ -28,19 +28,19 @@ pub struct FixFirst {
     pub covered: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// The rows, in this order: an instance that is out of line; silent and failing pages; slower and busier pages, by
-    /// cost; refusing pages; pages that take most time.
+    /// The rows, in this order: instances that are out of line on all pages; silent and failing pages; slower and
+    /// surging pages, by cost; refusing pages; pages that take most time.
     pub rows: Vec<FixRow>,
 }
 
-/// A context or an instance to fix. All figures cover `window`, except for the change that is the reason.
+/// A context or an instance to fix. All figures cover `window`, except for `cause` and `ratio`.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixRow {
     /// The context. For an instance that is out of line on all pages, `context` is `<all>`.
     #[serde(flatten)]
     pub name: ContextName,
-    /// The instance that is out of line.
+    /// The instance, if the reason is `instance`.
     pub instance: Option<Arc<str>>,
     /// The reason to fix the context or the instance.
     pub reason: FixReason,
@@ -55,8 +55,8 @@ pub struct FixRow {
     pub per_minute: Option<f64>,
     /// `total` divided by the time of all requests, 0 to 1; `None` for an instance.
     pub share: Option<f64>,
-    /// For the reasons `slower` and `instance`, the ratio of the change; otherwise, or if only the slowest tenth is
-    /// slower, the mean divided by the mean in the window before.
+    /// For the reasons `slower` and `instance`, the ratio of the change, unless only the slowest tenth is slower.
+    /// Otherwise, the mean divided by the mean in the window before.
     pub ratio: Option<f64>,
     /// The time per minute of `window` that the slowdown has cost since it began, in seconds, at most `per_minute`;
     /// `None` unless the reason is `slower` or `instance`.
@@ -68,7 +68,7 @@ pub struct FixRow {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FixReason {
-    /// The context takes most of the time. This is not a problem in itself.
+    /// No problem is known. The context is ranked by its total time.
     MostTime,
     /// The context is requested much more often than before.
     Surging,
@@ -116,7 +116,7 @@ impl<'a> Candidate<'a> {
             (ChangeKind::Silent, ..) => (FixReason::Silent, 1.0),
             (ChangeKind::Slower, ..) => (FixReason::Slower, change.from_code),
             (ChangeKind::Surging, ..) => (FixReason::Surging, extra),
-            // Less than 0, so that slower and busier pages come first.
+            // Less than 0, so that slower and surging pages come first.
             (ChangeKind::Refusing, ..) => (FixReason::Refusing, change.now - 1.0),
             _ => return None,
         };
@@ -128,7 +128,7 @@ impl<'a> Candidate<'a> {
         })
     }
 
-    fn precedes(&self, other: &Self) -> std::cmp::Ordering {
+    fn by_urgency(&self, other: &Self) -> std::cmp::Ordering {
         let rank = other.reason.rank().cmp(&self.reason.rank());
         rank.then_with(|| other.weight.total_cmp(&self.weight))
             .then_with(|| self.id.cmp(&other.id))
@@ -162,7 +162,7 @@ pub(in crate::query) async fn fix_first(
     let ongoing =
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
     let mut candidates: Vec<_> = ongoing.filter_map(Candidate::of).collect();
-    candidates.order_by(Candidate::precedes);
+    candidates.order_by(Candidate::by_urgency);
     // A page or an instance gets one row, for its most urgent change.
     let mut seen = std::collections::HashSet::new();
     candidates.retain(|candidate| {
@@ -181,7 +181,7 @@ pub(in crate::query) async fn fix_first(
             weight: summary.times.sum,
         }));
     }
-    keep_first(&mut others, limit, Candidate::precedes);
+    keep_first(&mut others, limit, Candidate::by_urgency);
     candidates.extend(others);
     candidates.truncate(limit);
     let mut rows = Vec::with_capacity(candidates.len());
@@ -218,7 +218,7 @@ pub(in crate::query) async fn fix_first(
 }
 
 impl FixRow {
-    /// The row of a candidate. `measured` has the measurements in `window`.
+    /// `measured` has the measurements in `window`.
     fn new(
         chosen: Candidate<'_>,
         window: Covered,
@@ -229,7 +229,7 @@ impl FixRow {
         let per_minute = window.per_minute(measured.total);
         let is_of_time = matches!(chosen.reason, FixReason::Slower | FixReason::Instance);
         let slowdown = chosen.cause.filter(|_| is_of_time);
-        // The slowdown costs time only in the part of the window after its beginning.
+        // The slowdown costs time only in the part of the window since `change.since`.
         let cost = |change: &Change| {
             let until = window.to.min(span.recorded_until);
             let since = span.recorded.seconds(change.since.max(window.from), until);
@@ -253,7 +253,6 @@ impl FixRow {
     }
 }
 
-/// The row of a page.
 fn of_page(chosen: Candidate<'_>, sums: &WindowSums, span: &Span) -> FixRow {
     let compared = Compared::of(&chosen.id, sums, |_| None);
     let ratio = compared.mean_ratio();

@@ -65,8 +65,7 @@ pub(super) async fn hanging(source: &Source) -> Result<Vec<HangingPath>, QueryEr
     Ok(paths)
 }
 
-/// Requests of a path in flight; `None` if no instance reports the path, and an instance has too many paths to report
-/// all.
+/// Requests in flight of a path; `None` if no instance reports the path, and an instance may omit paths.
 pub(super) async fn in_flight_of(
     source: &Source,
     context: &ContextId,

@@ -16,16 +16,16 @@ use tower_pulse_model::tiers::History;
 /// The interval at which the store is asked for its status while a dashboard is open.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
-/// Counts of lost samples, by the names in [`Health`].
+/// Counts by name.
 type Losses = BTreeMap<&'static str, u64>;
 
-/// The part of the health that changes seldom: the status, the warnings and the losses. A page that polls this answer
-/// usually gets the status 304.
+/// The part of the health that changes seldom: the status, the warnings and the losses. A dashboard that polls this
+/// answer usually gets the status 304.
 #[derive(Debug, Serialize)]
 pub struct HealthStatus {
     /// Whether the store answers.
     status: Status,
-    /// Warnings for the operator. Each ends with the action to take.
+    /// Warnings for the operator. Most of them name a remedy.
     warnings: Vec<String>,
     /// The conditions that the warnings are about.
     pub conditions: Vec<Condition>,
@@ -74,7 +74,6 @@ fn reading<S: Serializer>(unreadable: &[Problem], to: S) -> Result<S::Ok, S::Err
     to.collect_map([("unreadable", unreadable)])
 }
 
-/// The part of health that changes seldom.
 pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
     let health = of_process(source, &unreadable(source).await).await;
     let is_of_instance = health.is_of_instance();
@@ -111,7 +110,6 @@ pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
     }
 }
 
-/// The days of history that the store keeps.
 async fn history(source: &Source) -> Option<HistoryHealth> {
     let History { days, since, .. } = source.tiers().await.ok()?.history?;
     let since = (since > i64::MIN).then_some(since);
@@ -129,7 +127,6 @@ pub(in crate::query) async fn health(source: &Source) -> FullHealth {
     }
 }
 
-/// The keys that could not be read.
 async fn unreadable(source: &Source) -> Vec<Problem> {
     let (book, fleet) = tokio::join!(source.book(), source.fleet());
     let mut unreadable = book.map_or_else(|_| Vec::new(), |book| book.problems());
@@ -137,7 +134,7 @@ async fn unreadable(source: &Source) -> Vec<Problem> {
     unreadable
 }
 
-/// The maximum number of unreadable keys in warnings.
+/// The maximum number of warnings about unreadable keys, and of warnings about other instances.
 const MAX_WARNED: usize = 5;
 
 async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
@@ -192,14 +189,14 @@ async fn of_the_fleet(source: &Source) -> Health {
         )));
     }
     let age = source.contact_age();
-    let (until, sight) = (log.judged_until(), log.judged.sight);
+    let (until, coverage) = (log.judged_until(), log.judged.coverage);
     Health {
         status: Status::at_age(age, ASKED_EVERY),
         conditions: conditions(&warnings),
         warnings: texts(warnings),
         wrong_credentials: source.notices.wrong_credentials(),
         fold: store.map_or_else(FoldHealth::default, |store| store.fold_health(false)),
-        changes: ChangeHealth::new(until, sight, source.clock.now_seconds()),
+        changes: ChangeHealth::new(until, coverage, source.clock.now_seconds()),
         store: StoreHealth {
             description: source.store.describe(),
             contact_age_seconds: age.map(|age| age.as_secs_f64()),

@@ -1,4 +1,4 @@
-//! The number of requests by slice and duration. The histograms of all slices have the same rows.
+//! The number of requests by slice and duration. All slices have the same rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ pub struct HeatMap {
 pub struct HeatSlice {
     /// The start of the slice, in Unix seconds.
     pub start: i64,
-    /// The statistics of the slice's access times.
+    /// The statistics of the slice's durations.
     #[serde(flatten)]
     pub times: SliceTimes,
     /// The index of each row with requests, and the number of its requests. The shortest durations come first.
@@ -72,7 +72,7 @@ pub struct HeatMapQuery {
     /// The window.
     pub window: Window,
     /// The length of the slices in seconds: a length at which records are kept. The default is the finest that covers
-    /// the window by at most 200 slices.
+    /// the window with at most 200 slices.
     pub precision: Option<u32>,
 }
 
@@ -179,11 +179,9 @@ mod tests {
     use super::*;
     use tower_pulse_model::histogram::{SCALE, bucket_of};
 
-    fn histogram(scale: u8, nanos: &[u64]) -> Histogram {
+    fn histogram(nanos: &[u64]) -> Histogram {
         let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
-        let mut histogram = Histogram::new(SCALE, buckets);
-        histogram.coarsen(scale);
-        histogram
+        Histogram::new(SCALE, buckets)
     }
 
     fn rows(histograms: &[Histogram]) -> Option<Rows> {
@@ -193,7 +191,7 @@ mod tests {
     #[test]
     fn rows_are_a_quarter_of_an_octave_unless_there_are_many_octaves() {
         let ms = 1_000_000;
-        let usual = histogram(SCALE, &[ms, 4 * ms, 2_000 * ms]);
+        let usual = histogram(&[ms, 4 * ms, 2_000 * ms]);
         let usual = rows(&[usual, Histogram::default()]).expect("there are requests");
         assert_eq!(usual.scale, COARSE_SCALE);
         let bounds = usual.bounds();
@@ -202,9 +200,9 @@ mod tests {
         for pair in bounds.windows(2) {
             assert!((pair[1] / pair[0] - 2f64.powf(0.25)).abs() < 1e-9);
         }
-        let wide = rows(&[histogram(SCALE, &[1_000, 10_000 * ms])]).expect("there are requests");
+        let wide = rows(&[histogram(&[1_000, 10_000 * ms])]).expect("there are requests");
         assert_eq!(wide.scale, 1);
-        let widest = rows(&[histogram(SCALE, &[0, u64::MAX])]).expect("there are requests");
+        let widest = rows(&[histogram(&[0, u64::MAX])]).expect("there are requests");
         assert_eq!((widest.scale, widest.first, widest.last), (0, 0, 31));
         assert_eq!(rows(&[]), None);
         assert_eq!(rows(&[Histogram::default()]), None);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::instance_verdict::{Compare, InstanceVerdict};
+use super::instance_verdict::{InstanceVerdict, Thresholds};
 use super::instances::{FleetRows, InstanceRow};
 use super::measured::{ContextName, Measured};
 use super::{MAX_ROWS, check_given, check_limit};
@@ -15,7 +15,6 @@ use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 use tower_pulse_model::order::keep_first;
 
-/// The length of a minute, in seconds.
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
 /// One instance compared with the others.
@@ -63,17 +62,17 @@ pub struct Instance {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePoint {
-    /// Number of its requests.
+    /// Number of requests.
     pub count: u64,
     /// Number of errors.
     pub errors: u64,
-    /// The mean of its requests, in seconds.
+    /// The mean duration, in seconds.
     pub mean: Option<f64>,
-    /// The 95th percentile of its requests, in seconds.
+    /// The 95th percentile, in seconds.
     pub p95: Option<f64>,
     /// The mean number of requests per other instance; `None` if the others had no requests.
     pub others_count: Option<f64>,
-    /// The mean that its requests would have had on the others, in seconds.
+    /// The mean that these requests would have had on the others, in seconds.
     pub others_mean: Option<f64>,
 }
 
@@ -159,7 +158,7 @@ pub struct InstancePath {
 pub struct InstanceQuery {
     /// The name of the instance.
     pub instance: String,
-    /// The window; the last 60 minutes by default. The answer covers only its last 130 minutes.
+    /// The window; the last 60 minutes by default. Reports of the last 130 minutes are kept.
     pub window: Option<Window>,
     /// The maximum number of paths, at most 1,000; 100 by default.
     pub limit: Option<usize>,
@@ -184,7 +183,7 @@ pub(in crate::query) async fn instance(
         "no instance of this name is alive or has had requests in this window",
     ))?;
     let names = source.names().await?;
-    let compare = Compare::new(row.ratio, row.stands_out, row.measured.error_share);
+    let thresholds = Thresholds::new(row.ratio, row.stands_out, row.measured.error_share);
     let mut verdict = InstanceVerdict::default();
     let mut paths = Vec::new();
     let beside = &compared.beside;
@@ -194,8 +193,8 @@ pub(in crate::query) async fn instance(
             continue;
         };
         let target = source.targets.seconds_of(*id);
-        if let Some(path) = InstancePath::new(name, context, &compare, &covered, target) {
-            verdict.add(&path, &compare);
+        if let Some(path) = InstancePath::new(name, context, &thresholds, &covered, target) {
+            verdict.add(&path, &thresholds);
             paths.push((path, context.extra().unwrap_or(0.0)));
         }
     }
@@ -232,7 +231,7 @@ impl InstancePath {
     fn new(
         name: &Arc<str>,
         context: &ContextBeside,
-        compare: &Compare,
+        thresholds: &Thresholds,
         covered: &Covered,
         target: Option<f64>,
     ) -> Option<Self> {
@@ -241,8 +240,8 @@ impl InstancePath {
         let (ratio, beside) = (context.ratio(), others.as_ref());
         Some(Self {
             name: ContextName::new(name, Kind::Http),
-            slower: beside.is_some_and(|others| compare.is_slower(ratio, &measured, others)),
-            failing: beside.is_some_and(|others| Compare::is_failing(&measured, others)),
+            slower: beside.is_some_and(|others| thresholds.is_slower(ratio, &measured, others)),
+            failing: beside.is_some_and(|others| Thresholds::is_failing(&measured, others)),
             measured,
             others,
             ratio,

@@ -21,8 +21,8 @@ pub enum Spread {
     Some,
     /// More than half of the paths have the property.
     Most,
-    /// At least half of the paths have the property, and no path surely lacks it: the cause is the instance, not a
-    /// path.
+    /// At least two paths, and at least half of the paths, have the property. No path surely lacks it: the cause is
+    /// the instance.
     All,
 }
 
@@ -31,8 +31,8 @@ pub enum Spread {
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InstanceVerdict {
-    /// Number of compared paths: paths with at least 10 requests on the instance, and 10 on the others in the same
-    /// minutes.
+    /// Number of compared paths: those with at least 10 requests on the instance, and 10 on the others, in two or more
+    /// common minutes.
     pub compared: usize,
     /// How many of the compared paths are slower.
     pub slower: Spread,
@@ -51,21 +51,20 @@ pub struct InstanceVerdict {
 }
 
 /// The thresholds by which the paths of an instance are judged.
-pub(super) struct Compare {
+pub(super) struct Thresholds {
     /// The smallest ratio at which a path is slower.
     slower: f64,
     /// The share of errors among all requests of the instance.
     error_share: f64,
 }
 
-/// A path is slower only if its ratio exceeds 1 by this number of standard errors. By chance alone, about one of a
-/// hundred paths does.
+/// A path is slower only if its ratio exceeds 1 by this number of standard errors.
 const SURE: f64 = 3.0;
 
 /// A path is surely not slower if its ratio is below the threshold by this number of standard errors.
 const LIKELY: f64 = 2.0;
 
-impl Compare {
+impl Thresholds {
     /// A path is slower from a ratio of 1.5 on. If the instance stands out, this threshold is halfway between 1 and the
     /// instance's ratio, but at least 1.1 and at most 1.5.
     pub(super) fn new(ratio: Option<f64>, stands_out: bool, error_share: Option<f64>) -> Self {
@@ -76,7 +75,6 @@ impl Compare {
         }
     }
 
-    /// Whether a path is slower on this instance than on the others.
     pub(super) fn is_slower(&self, ratio: Option<f64>, own: &Measured, others: &Measured) -> bool {
         ratio.is_some_and(|ratio| {
             let lowest = ratio * (1.0 - SURE * deviation(own, others));
@@ -84,7 +82,6 @@ impl Compare {
         })
     }
 
-    /// Whether a path is surely not slower.
     fn is_not_slower(&self, ratio: f64, own: &Measured, others: &Measured) -> bool {
         ratio * (1.0 + LIKELY * deviation(own, others)) < self.slower
     }
@@ -94,7 +91,7 @@ impl Compare {
         fails_more((own.errors, own.count), (others.errors, others.count))
     }
 
-    /// Whether a path has so many requests that errors would be noticed if its share of errors were the instance's.
+    /// Whether errors of the path would be noticed if its share of errors were the instance's.
     fn has_enough_for_failures(&self, own: &Measured) -> bool {
         own.count as f64 * self.error_share >= MIN_REQUESTS as f64
     }
@@ -113,17 +110,17 @@ fn deviation(own: &Measured, others: &Measured) -> f64 {
 }
 
 impl InstanceVerdict {
-    /// Adds a path.
-    pub(super) fn add(&mut self, path: &InstancePath, compare: &Compare) {
+    pub(super) fn add(&mut self, path: &InstancePath, thresholds: &Thresholds) {
         let (Some(ratio), Some(others)) = (path.ratio, &path.others) else {
             return;
         };
         let own = &path.measured;
         self.compared += 1;
         self.slower_paths += usize::from(path.slower);
-        self.not_slower += usize::from(!path.slower && compare.is_not_slower(ratio, own, others));
+        self.not_slower +=
+            usize::from(!path.slower && thresholds.is_not_slower(ratio, own, others));
         self.failing_paths += usize::from(path.failing);
-        self.not_failing += usize::from(!path.failing && compare.has_enough_for_failures(own));
+        self.not_failing += usize::from(!path.failing && thresholds.has_enough_for_failures(own));
         self.slower = Spread::new(self.slower_paths, self.not_slower, self.compared);
         self.failing = Spread::new(self.failing_paths, self.not_failing, self.compared);
     }
@@ -155,48 +152,43 @@ mod tests {
     fn measured(millis: &[u64], failed: usize) -> Measured {
         let mut sums = Aggregate::default();
         for (at, millis) in millis.iter().enumerate() {
-            let outcome = match at < failed {
-                true => Outcome::ServerError,
-                false => Outcome::Success,
-            };
             sums.times.record(millis * 1_000_000);
-            sums.outcomes.record(outcome, outcome.is_error());
+            sums.outcomes.record(Outcome::ServerError, at < failed);
         }
         Measured::in_slice(Kind::Http, &sums)
     }
 
-    fn path(own: Measured, others: Measured, compare: &Compare) -> InstancePath {
+    fn path(own: Measured, others: Measured, thresholds: &Thresholds) -> InstancePath {
         let ratio = own.times.mean.zip(others.times.mean);
         let ratio = ratio.map(|(own, others)| own / others);
         InstancePath {
             name: ContextName::new("GET /", Kind::Http),
-            slower: compare.is_slower(ratio, &own, &others),
-            failing: Compare::is_failing(&own, &others),
+            slower: thresholds.is_slower(ratio, &own, &others),
+            failing: Thresholds::is_failing(&own, &others),
             ratio,
             measured: own,
             others: Some(others),
         }
     }
 
-    /// Durations around `millis`.
     fn about(millis: u64, count: usize) -> Vec<u64> {
         let around = [millis * 7 / 10, millis, millis * 13 / 10];
         around.into_iter().cycle().take(count).collect()
     }
 
-    fn of_ratio(ratio: f64, stands_out: bool) -> Compare {
-        Compare::new(Some(ratio), stands_out, None)
+    fn of_ratio(ratio: f64, stands_out: bool) -> Thresholds {
+        Thresholds::new(Some(ratio), stands_out, None)
     }
 
-    /// The number of slower paths of an instance whose requests take these milliseconds on each path, and 10 ms on the
-    /// other instances. Each path has 300 requests, but the last path has `few`.
-    fn slower_or_few(compare: &Compare, paths: &[u64], few: usize) -> (Spread, usize, usize) {
+    /// `paths` has the duration of each path on the instance, in milliseconds. On the others, a path takes 10 ms.
+    /// Each path has 300 requests, but the last path has `few`.
+    fn slower_or_few(thresholds: &Thresholds, paths: &[u64], few: usize) -> (Spread, usize, usize) {
         let mut verdict = InstanceVerdict::default();
         for (at, millis) in paths.iter().enumerate() {
             let count = if at + 1 == paths.len() { few } else { 300 };
             let own = measured(&about(*millis, count), 0);
             let others = measured(&about(10, 300), 0);
-            verdict.add(&path(own, others, compare), compare);
+            verdict.add(&path(own, others, thresholds), thresholds);
         }
         (verdict.slower, verdict.slower_paths, verdict.compared)
     }
@@ -204,9 +196,9 @@ mod tests {
     #[test]
     fn an_instance_is_slower_on_all_paths_or_on_some() {
         let twice = of_ratio(2.0, true);
-        let slower = |compare: &Compare, paths: &[u64]| slower_or_few(compare, paths, 300);
+        let slower = |thresholds: &Thresholds, paths: &[u64]| slower_or_few(thresholds, paths, 300);
         assert_eq!(slower(&twice, &[20, 19, 22]), (Spread::All, 3, 3));
-        // One path has too few requests to be compared.
+        // The last path may be slower: it has few requests.
         let few = slower_or_few(&twice, &[20, 19, 14], 10);
         assert_eq!(few, (Spread::All, 2, 3));
         assert_eq!(slower(&twice, &[20, 19, 10]), (Spread::Most, 2, 3));
@@ -225,7 +217,7 @@ mod tests {
         let is_failing = |failed, of_others| {
             let own = measured(&about(10, 200), failed);
             let others = measured(&about(10, 600), of_others);
-            Compare::is_failing(&own, &others)
+            Thresholds::is_failing(&own, &others)
         };
         assert!(is_failing(40, 12), "20% beside 2%");
         assert!(!is_failing(40, 120), "20% beside 20%");

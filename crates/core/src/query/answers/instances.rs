@@ -33,7 +33,7 @@ pub struct Instances {
     pub error: f64,
     /// The context, if the question has a context.
     pub context: Option<String>,
-    /// Number of instances on all pages.
+    /// Number of instances.
     pub total: usize,
     /// The instances, by name.
     pub instances: Vec<InstanceRow>,
@@ -90,7 +90,7 @@ pub struct InstanceRow {
 pub struct InstancesQuery {
     /// Only requests on this context. By default, requests on all reported contexts.
     pub context: Option<String>,
-    /// The window; the last 60 minutes by default. The answer covers only its last 130 minutes.
+    /// The window; the last 60 minutes by default. Reports of the last 130 minutes are kept.
     pub window: Option<Window>,
     /// The maximum number of instances, at most 1,000; 100 by default.
     pub limit: Option<usize>,
@@ -104,7 +104,7 @@ pub(super) const STANDS_OUT: f64 = 1.5;
 /// The ratio above which an instance stands out if its version is a suspect of a change.
 pub(super) const SUSPECT_STANDS_OUT: f64 = 1.1;
 
-/// The rows of all instances of the fleet, from which an answer chooses a page.
+/// The rows of all instances of the fleet, from which an answer chooses a part.
 pub(super) struct FleetRows {
     /// The part of the window that has minute reports, or the whole window if there is only one instance.
     pub(super) covered: Covered,
@@ -112,7 +112,7 @@ pub(super) struct FleetRows {
     pub(super) error: f64,
     /// The instances, by name.
     pub(super) rows: Vec<InstanceRow>,
-    /// Whether there is only one instance, which makes no reports, as there is no instance to compare it with.
+    /// Whether there is only one instance. A single instance makes no reports.
     pub(super) is_alone: bool,
     /// The requests of the instances, from which the rows are made.
     pub(super) compared: Arc<Comparison>,
@@ -138,8 +138,7 @@ pub(in crate::query) async fn instances(
 }
 
 impl FleetRows {
-    /// Reads the requests of each instance in a window, the last 60 minutes by default, on a context or on all.
-    /// Compares `instance` with the others in detail.
+    /// `window` is the last 60 minutes by default. Compares `instance` with the others in detail.
     pub(super) async fn read(
         source: &Source,
         window: Option<Window>,
@@ -214,7 +213,7 @@ fn rows(
     let rows = found.into_iter().map(|(instance, sums, alive)| {
         let machines = &compared.machines;
         let machine = machines.binary_search_by(|(name, _)| name.cmp(instance));
-        let machine = machine.map(|at| machines[at].1.figures());
+        let machine = machine.map(|at| machines[at].1.cpu_and_delays());
         let [cpu, delay, worst_delay] = machine.unwrap_or_default();
         let version = alive.and_then(|alive| alive.version.clone());
         let measured = sums.and_then(|sums| measured(&sums.sums));
@@ -240,7 +239,6 @@ fn rows(
 }
 
 impl InstanceRow {
-    /// Sets the fields that depend on the ongoing changes.
     fn set_changes(&mut self, changes: &[&Change]) {
         let own = changes.iter().filter(|change| {
             change.kind == ChangeKind::Instance && change.instance.as_ref() == Some(&self.instance)
@@ -281,9 +279,9 @@ impl Reported {
     }
 
     pub(super) fn covered(&self, sums: &[(Arc<str>, InstanceSums)], span: &Span) -> Covered {
-        // Some requests may be from before the store was created.
+        // Some requests may be older than the store.
         let busy = sums.iter().map(|(_, sums)| sums.busy.start);
-        let recorded = span.recorded.from(busy.fold(i64::MAX, i64::min));
+        let recorded = span.recorded.extended_to(busy.fold(i64::MAX, i64::min));
         let covered = (self.minutes).covered(&recorded, span.recorded_until, span.now);
         let passed = self.minutes.to.saturating_sub(self.begin);
         covered.with_seconds(covered.recorded_seconds, passed)

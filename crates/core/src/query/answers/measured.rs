@@ -58,8 +58,7 @@ impl ContextName {
     }
 }
 
-/// Statistics of access times, in seconds. An access time is the duration of a sample. A statistic is `None` if nothing
-/// was measured.
+/// Statistics of the durations of samples, in seconds. A statistic is `None` if nothing was measured.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Times {
@@ -95,7 +94,7 @@ impl Times {
     }
 
     /// Each statistic divided by the same statistic of `other`.
-    pub(super) fn by(&self, other: &Self) -> Self {
+    pub(super) fn divided_by(&self, other: &Self) -> Self {
         Self {
             mean: ratio(self.mean, other.mean),
             stddev: ratio(self.stddev, other.stddev),
@@ -125,7 +124,7 @@ pub struct PollTimes {
 }
 
 impl PollTimes {
-    /// The times of requests that take `mean` seconds.
+    /// `mean` is the mean duration of the requests, in seconds.
     fn new(polls: &PollSums, mean: Option<f64>) -> Self {
         let part = |share: f64| mean.map(|mean| mean * share);
         Self {
@@ -187,8 +186,8 @@ pub struct CodeCount {
     pub count: u64,
 }
 
-/// The codes with the most requests, most first, then `none` and `other`. They add up to `outcomes`. Timers have no
-/// codes.
+/// The codes with the most requests, most first, then `none` and `other`. The counts add up to `outcomes`. Timers have
+/// no codes.
 pub(super) fn code_counts(kind: Kind, codes: &Codes, outcomes: &OutcomeCounts) -> Vec<CodeCount> {
     if kind == Kind::Timer {
         return Vec::new();
@@ -241,13 +240,13 @@ pub struct Measured {
     pub errors: u64,
     /// Errors divided by `count`, 0 to 1.
     pub error_share: Option<f64>,
-    /// Statistics of the access times.
+    /// Statistics of the durations.
     #[serde(flatten)]
     pub times: Times,
-    /// Sum of all access times, in seconds.
+    /// Sum of all durations, in seconds.
     pub total: f64,
-    /// The share of the requests below the target, 0 to 1: the context's own target, or else that of all requests.
-    /// `None` for timers, and without a target.
+    /// The share of the requests below the target, 0 to 1: the context's own target, or else the target of all
+    /// requests. `None` for timers, and without a target.
     pub below_target: Option<f64>,
     /// Counts by outcome.
     pub outcomes: Outcomes,
@@ -256,7 +255,6 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The samples of a summary, which may be empty.
     fn new(kind: Kind, summary: &Summary, covered: &Covered) -> Self {
         let (times, count) = (&summary.times, summary.times.count);
         Self {
@@ -272,15 +270,15 @@ impl Measured {
         }
     }
 
-    /// The samples of a window; `None` if the window has no samples.
+    /// `None` if there are no samples.
     pub(super) fn of_sums(
         kind: Kind,
         sums: &Aggregate,
         covered: &Covered,
         target: Option<f64>,
     ) -> Option<Self> {
-        let is_there = sums.times.count > 0;
-        is_there.then(|| Self::new(kind, &Summary::new(sums, true, target), covered))
+        let has_samples = sums.times.count > 0;
+        has_samples.then(|| Self::new(kind, &Summary::new(sums, true, target), covered))
     }
 
     /// The samples of a slice, without rates.
@@ -304,7 +302,6 @@ impl Measured {
         Some(Self::new(context.kind, &summary, &part.covered))
     }
 
-    /// No samples.
     pub(super) fn none(kind: Kind) -> Self {
         Self::new(kind, &Summary::default(), &Covered::default())
     }

@@ -27,15 +27,15 @@ pub enum SeriesMetric {
     P95,
     /// The 99th percentile, in seconds.
     P99,
-    /// The sum of all access times, in seconds.
+    /// The sum of all durations, in seconds.
     Total,
     /// Errors divided by hits, 0 to 1.
     ErrorShare,
     /// The standard deviation, in seconds.
     Stddev,
-    /// The smallest access time, in seconds.
+    /// The smallest duration, in seconds.
     Min,
-    /// The largest access time, in seconds.
+    /// The largest duration, in seconds.
     Max,
     /// Counts by outcome.
     Outcomes,
@@ -64,7 +64,7 @@ pub enum SeriesValue {
     Times(SliceTimes),
 }
 
-/// The access times of a slice, in seconds.
+/// The durations of a slice, in seconds.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SliceTimes {
@@ -161,24 +161,18 @@ impl SeriesMetric {
 
 #[cfg(test)]
 mod tests {
+    use super::SeriesMetric::{Computing, Waiting};
     use super::*;
-    use tower_pulse_model::measures::Measure;
+    use tower_pulse_model::measures::Measure::{PollTime, Polls, Waited};
 
     #[test]
     fn a_record_has_the_times_within_polls_and_outside() {
         let mut sums = Aggregate::default();
         sums.times.record(4_000_000);
-        for (measure, number) in [
-            (Measure::PollTime, 1_000_000),
-            (Measure::Waited, 3_000_000),
-            (Measure::Polls, 4),
-        ] {
+        for (measure, number) in [(PollTime, 1_000_000), (Waited, 3_000_000), (Polls, 4)] {
             sums.measures.add(measure, number);
         }
-        for (metric, expected) in [
-            (SeriesMetric::Computing, 0.001),
-            (SeriesMetric::Waiting, 0.003),
-        ] {
+        for (metric, expected) in [(Computing, 0.001), (Waiting, 0.003)] {
             let SeriesValue::Number(Some(number)) = metric.of_record(Kind::Http, &sums) else {
                 panic!("{metric:?} is no number");
             };

@@ -96,7 +96,7 @@ fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, QueryError> {
     check_number("limit", limit.unwrap_or(DEFAULT_ROWS), 0..=most)
 }
 
-/// Refuses a question without a name that it requires.
+/// Refuses an empty value.
 fn check_given(name: &'static str, given: &str) -> Result<(), QueryError> {
     match given {
         "" => Err(QueryError::parameter(name, format!("{name} is missing"))),

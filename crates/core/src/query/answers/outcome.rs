@@ -16,7 +16,7 @@ use tower_pulse_model::outcome::Outcome;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OutcomeQuery {
-    /// The outcome, by its name in the API: `4xx`, `5xx`, `error`, `cancelled`, `panicked`.
+    /// The outcome, by its name in the API, such as `4xx`, `error` or `cancelled`.
     pub outcome: String,
     /// The window.
     pub window: Window,
@@ -52,7 +52,7 @@ pub struct OutcomeRow {
     pub share: Option<f64>,
 }
 
-/// The counted requests of a path, and all its requests.
+/// The number of counted requests, their path, and the number of all requests of the path.
 pub(super) type CountedPath<'a> = (u64, &'a ContextId, u64);
 
 /// The paths with the most counted requests, most first.

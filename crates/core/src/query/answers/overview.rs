@@ -40,7 +40,7 @@ pub struct Overview {
     pub instances: u64,
     /// The duration in which requests should end, in seconds; `None` without a target.
     pub target: Option<f64>,
-    /// Contexts whose own error budget burns. The fastest in the last hour comes first.
+    /// Contexts whose own error budget burns. The one that burned fastest in the last hour comes first.
     pub burning: Vec<BurningPath>,
     /// Advice, if the service uses the layer in a way that hides paths.
     pub advice: Option<Advice>,
@@ -61,7 +61,7 @@ pub struct HourTotal {
     pub requests: u64,
     /// Number of errors.
     pub errors: u64,
-    /// Statistics of the access times.
+    /// Statistics of the durations.
     #[serde(flatten)]
     pub times: Times,
     /// The share of the requests below the target, 0 to 1.
@@ -124,17 +124,14 @@ pub(in crate::query) async fn overview(
     })
 }
 
-/// The advice about all requests of a window.
 fn advice(sums: &PartSums) -> Option<Advice> {
     let unmatched = sums.get(&ContextId::new(Kind::Http, UNMATCHED))?;
     let all = sums.get(&ContextId::all())?;
     Advice::about_all(all.outcomes.total(), &unmatched.outcomes)
 }
 
-/// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if that
-/// slice is longer; `None` if this time is not recent. A missing slice had no requests. Time that was not recorded is
-/// left out. The slice that has just ended is left out too: it is usually not flushed yet, so a steady rate would
-/// appear a tenth too low.
+/// See [`Overview::requests_per_second`]. A missing slice had no requests. Time that was not recorded is left out. The
+/// slice that has just ended is left out too, because it is usually not flushed yet.
 fn rate(fleet: &FleetSnapshot, span: &Span, precision: i64) -> Option<f64> {
     let precision = precision.max(1);
     let slice = |second: i64| second.div_euclid(precision) * precision;

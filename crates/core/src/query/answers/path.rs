@@ -56,10 +56,10 @@ pub struct Path {
     /// The changes of a page, or the changes in which a timer is a suspect; for the timer `queue`, the changes of
     /// `<queue>`. Ongoing changes come first.
     pub changes: Vec<ChangeRow>,
-    /// The timers within its requests. Their figures cover the hour of `histogram`.
+    /// The timers within the requests in the hour of `histogram`.
     #[serde(flatten)]
     timers: RequestTimers,
-    /// Advice, if the use of the layer explains the context or the outcomes of the requests.
+    /// Advice about the layer, if the context is `<unmatched>` or many requests are cancelled.
     ///
     /// Covers the window, or without a window the hour of the histogram.
     advice: Vec<Advice>,
@@ -115,10 +115,10 @@ pub struct ContextHour {
     pub start: i64,
     /// Number of samples.
     pub count: u64,
-    /// Statistics of the access times.
+    /// Statistics of the durations.
     #[serde(flatten)]
     pub times: Times,
-    /// Sum of all access times, in seconds.
+    /// Sum of all durations, in seconds.
     pub total: f64,
     /// Number of errors.
     pub errors: u64,
@@ -239,8 +239,8 @@ fn aggregate<'a>(
     hour: Option<&'a HourSnapshot>,
     last_hour: Option<&'a HourSnapshot>,
 ) -> Option<&'a Aggregate> {
-    let happened =
+    let has_samples =
         |hour: &&HourSnapshot| hour.times.count > 0.0 || !hour.aggregate.histogram.is_empty();
-    let hour = hour.filter(happened).or(last_hour).or(hour);
+    let hour = hour.filter(has_samples).or(last_hour).or(hour);
     hour.map(|hour| &hour.aggregate)
 }

@@ -101,7 +101,7 @@ impl Burn {
 }
 
 /// The targets of single contexts with their recent burn rates. Reads nothing if no context has its own target.
-pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBurn)>, QueryError> {
+pub(super) async fn burns(source: &Source) -> Result<Vec<(&ContextId, TargetBurn)>, QueryError> {
     let targets = &source.targets.of_paths;
     if targets.is_empty() {
         return Ok(Vec::new());
@@ -135,9 +135,9 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
     Ok(burns.map(|pair| (&pair.1.context, burn(pair))).collect())
 }
 
-/// The contexts whose budget burns. The context whose budget burned fastest in the last hour comes first.
+/// The context whose budget burned fastest in the last hour comes first.
 pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, QueryError> {
-    let all = burning(source).await?.into_iter();
+    let all = burns(source).await?.into_iter();
     let mut paths: Vec<BurningPath> = all
         .filter(|(_, target)| target.burns)
         .map(|(id, target)| BurningPath {
@@ -150,7 +150,6 @@ pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, Q
     Ok(paths)
 }
 
-/// The target of a context with its budget, if it has one.
 pub(super) async fn target_of(
     source: &Source,
     id: &ContextId,
@@ -159,8 +158,8 @@ pub(super) async fn target_of(
     let Some(target) = targets.find(|target| target.context == *id) else {
         return Ok(None);
     };
-    let burning = burning(source).await?;
-    let Some((_, burn)) = burning.into_iter().find(|(other, _)| **other == *id) else {
+    let burns = burns(source).await?;
+    let Some((_, burn)) = burns.into_iter().find(|(other, _)| **other == *id) else {
         return Ok(None);
     };
     let span = source.recorded_span().await?;

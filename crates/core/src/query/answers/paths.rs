@@ -1,4 +1,4 @@
-//! The table of all contexts in a window, which can be filtered, sorted and paged.
+//! The list of all contexts in a window, which can be filtered, sorted and divided into parts.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use super::compared::{Compared, Ratios};
 use super::measured::{
     CodeCount, ContextName, KindCount, Measured, code_counts, kind_counts, share,
 };
-use super::path_targets::{TargetBurn, burning};
+use super::path_targets::{TargetBurn, burns};
 use super::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
 use super::{NameFilter, check_limit, check_points};
 use crate::query::book::Book;
@@ -35,15 +35,15 @@ pub enum Sort {
     Mean,
     /// The 95th percentile.
     P95,
-    /// The largest access time.
+    /// The largest duration.
     Max,
-    /// The sum of all access times.
+    /// The sum of all durations.
     Total,
     /// The number of errors.
     Errors,
     /// The standard deviation.
     Stddev,
-    /// The smallest access time.
+    /// The smallest duration.
     Min,
     /// The median.
     P50,
@@ -113,7 +113,7 @@ pub enum RowStatus {
     Down,
 }
 
-/// A context of the table.
+/// A context of the list.
 struct Row {
     context: ContextId,
     measured: Compared,
@@ -139,7 +139,7 @@ impl Row {
 /// A context can be new only if at least this share of the window before was recorded.
 const WHOLE: f64 = 0.995;
 
-/// A page of the table.
+/// A part of the list of contexts.
 ///
 /// The answer to [`PathsQuery`](crate::query::PathsQuery). The JSON also has series, if the question asks for them.
 #[derive(Debug, Serialize)]
@@ -154,7 +154,7 @@ pub struct Paths {
     pub error: f64,
     /// The duration in which requests should end, in seconds; `None` without a target.
     pub target: Option<f64>,
-    /// Number of rows on all pages.
+    /// Number of contexts that match.
     pub total: usize,
     /// The metric and the slices of the rows' series, if the question asks for series.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,7 +163,7 @@ pub struct Paths {
     pub paths: Vec<PathRow>,
 }
 
-/// A context of the table.
+/// A context of the list.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathRow {
@@ -291,13 +291,12 @@ fn is_ascending<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
 }
 
 impl PathsQuery {
-    /// Compares two rows by the order of the question.
-    fn precedes(&self, a: &Row, b: &Row) -> Ordering {
+    fn ordering(&self, a: &Row, b: &Row) -> Ordering {
         let by_name = a.context.name.cmp(&b.context.name);
-        let descending = !self.ascending;
-        match self.sort == Sort::Context && descending {
+        let is_descending = !self.ascending;
+        match self.sort == Sort::Context && is_descending {
             true => by_name.reverse(),
-            false => order(self.sort.key(a), self.sort.key(b), descending)
+            false => order(self.sort.key(a), self.sort.key(b), is_descending)
                 .then_with(|| match self.sort {
                     Sort::Changed => order(Sort::Total.key(a), Sort::Total.key(b), true),
                     _ => Ordering::Equal,
@@ -321,7 +320,7 @@ pub(in crate::query) async fn paths(
     let (mut rows, whole) = rows(source, query, book.as_deref(), &sums).await?;
     let total = rows.len();
     let end = query.offset.saturating_add(limit);
-    keep_first(&mut rows, end, |a, b| query.precedes(a, b));
+    keep_first(&mut rows, end, |a, b| query.ordering(a, b));
     let page: Vec<Row> = rows.into_iter().skip(query.offset).collect();
     let mut series = None;
     let mut values = Vec::new();
@@ -338,7 +337,7 @@ pub(in crate::query) async fn paths(
         values = points.rows;
     }
     let mut values = values.into_iter();
-    let mut targets: HashMap<_, _> = burning(source).await?.into_iter().collect();
+    let mut targets: HashMap<_, _> = burns(source).await?.into_iter().collect();
     let (repeated, none) = (repeated(&sums), Summary::default());
     let row = |row: Row| {
         let (context, measured) = (row.context, row.measured);
@@ -408,16 +407,16 @@ async fn rows(
             rows.push(row);
         }
     }
-    // The totals are added up in a fixed order, because the last digits of the sum depend on the order, and an
-    // unchanged answer must stay the same.
+    // The totals are added up in a fixed order, because the last digits of the sum depend on the order. An unchanged
+    // answer must stay the same.
     totals.order_by(f64::total_cmp);
     Ok((rows, totals.iter().sum()))
 }
 
-/// Compares two rows. A row without a value comes last in either order.
-fn order(a: Option<f64>, b: Option<f64>, descending: bool) -> Ordering {
+/// A row without a value comes last in either order.
+fn order(a: Option<f64>, b: Option<f64>, is_descending: bool) -> Ordering {
     match (a, b) {
-        (Some(a), Some(b)) if descending => b.total_cmp(&a),
+        (Some(a), Some(b)) if is_descending => b.total_cmp(&a),
         (Some(a), Some(b)) => a.total_cmp(&b),
         (a, b) => b.is_some().cmp(&a.is_some()),
     }

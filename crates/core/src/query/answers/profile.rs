@@ -31,8 +31,8 @@ pub struct Profile {
     pub hours: Vec<HourOfWeek>,
 }
 
-/// An hour of the week, averaged over weeks. A week has 3/4 of the weight of the week after it. Figures have four
-/// significant digits.
+/// An hour of the week, averaged over weeks. Each further whole week multiplies the weight of the weeks before by 3/4.
+/// Figures have four significant digits.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HourOfWeek {
@@ -46,7 +46,7 @@ pub struct HourOfWeek {
     pub requests: f64,
     /// Mean number of errors in this hour.
     pub errors: f64,
-    /// The mean access time, in seconds; `None` without requests.
+    /// The mean duration, in seconds; `None` without requests.
     pub mean: Option<f64>,
     /// The mean of the weeks' 95th percentiles, weighted by requests, in seconds; `None` without requests.
     pub p95: Option<f64>,

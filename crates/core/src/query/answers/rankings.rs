@@ -59,7 +59,7 @@ pub struct RankingHead {
     pub interval: u32,
     /// The maximum number of ids.
     pub max_ids: u32,
-    /// The sum of the amounts that were added to ids for which the ranking had no room.
+    /// The sum of the counts of ids for which the ranking had no room, including ids that left it.
     pub dropped: u64,
 }
 
@@ -119,7 +119,7 @@ pub(in crate::query) async fn rankings(
             ids: page.total,
         })
         .collect();
-    // The store's configuration of a ranking takes precedence over that of this process.
+    // The store's configuration of a ranking takes precedence over the configuration of this process.
     let names: HashSet<&str> = stored.iter().map(|(name, _)| &**name).collect();
     let own_only = own.iter().filter(|(name, _)| !names.contains(&**name));
     rankings.extend(own_only.map(|(name, spec)| RankingRow {

@@ -13,7 +13,7 @@ use tower_pulse_model::tiers::Tiers;
 /// The maximum number of points of a series if the question does not set the precision.
 const MAX_POINTS: i64 = 200;
 
-/// The maximum number of points of a series in a row of a table. Six hours have 73 slices of five minutes.
+/// The maximum number of points of a series in a row of a list. Six hours have 73 slices of five minutes.
 pub(super) const MAX_ROW_POINTS: i64 = 75;
 
 /// Slices of one length, from counters or from records.
@@ -30,7 +30,6 @@ pub(super) struct Resolution {
 }
 
 impl Resolution {
-    /// The slices of counters at a precision.
     pub(super) fn of_counters(precision: Precision) -> Self {
         Self {
             precision: precision.seconds,
@@ -40,7 +39,8 @@ impl Resolution {
         }
     }
 
-    /// All resolutions for a metric, finest first. Counters come before records, because a counter is a single key.
+    /// All resolutions for a metric, finest first. At equal precision, counters come before records, because a counter
+    /// is a single key.
     ///
     /// If `has_counters` is false, the metric can be read only from the records of `tiers`.
     pub(super) fn all(precisions: &Precisions, has_counters: bool, tiers: Tiers) -> Vec<Self> {
@@ -64,7 +64,7 @@ impl Resolution {
     }
 
     /// Chooses the resolution with slices of the given length that cover the window. Without a length, chooses the
-    /// finest slices that cover the window by at most 200 points.
+    /// finest slices that cover the window with at most 200 points.
     pub(super) fn choose(
         all: &[Self],
         given: Option<u32>,
@@ -82,7 +82,7 @@ impl Resolution {
         chosen.ok_or_else(|| refused(all, wanted))
     }
 
-    /// The precision of counters for the series in the rows of a table: the finest that covers the window by at most
+    /// The precision of counters for the series in the rows of a list: the finest that covers the window with at most
     /// [`MAX_ROW_POINTS`] points; `None` if all precisions are too fine.
     pub(super) fn of_rows(
         precisions: &Precisions,
@@ -105,8 +105,8 @@ impl Resolution {
         precisions.find(|p| *p == DEFAULT_PRECISION).or(finest)
     }
 
-    /// The finest slices that cover a window by a limited number of points. If no slices go back far enough, returns
-    /// the slices that are kept for longest.
+    /// The finest slices, up to days, that cover a window with at most `max_points` points. Days may have more points.
+    /// If no slices go back far enough, returns those that are kept for longest.
     fn finest(
         all: impl Iterator<Item = Self> + Clone,
         max_points: i64,
@@ -133,7 +133,6 @@ impl Resolution {
         covering.or_else(|| all.min_by_key(oldest))
     }
 
-    /// The slices that cover the time between the bounds.
     pub(super) fn slices(self, bounds: &Range<i64>) -> WindowSlices {
         WindowSlices::around(bounds, self.precision, self.tier, self.since)
     }
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_a_table_have_few_points() {
+    fn the_rows_of_a_list_have_few_points() {
         let windows = [300, 900, 3_600, 21_600, 86_400, 604_800];
         let of_rows = |precisions: &Precisions| {
             let windows = windows.map(|seconds| Window::seconds(seconds).bounds(NOW));

@@ -1,4 +1,4 @@
-//! The series in the rows of a table: a value for each slice of the window.
+//! The series in the rows of a list: a value for each slice of the window.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::query::windows::points::Point;
 /// The maximum number of rows of an answer with series.
 pub(super) const MAX_SERIES_ROWS: usize = 100;
 
-/// The maximum number of rows of a table, with or without series.
+/// The maximum number of rows of an answer, with or without series.
 pub(super) fn most_rows(has_series: bool) -> usize {
     match has_series {
         true => MAX_SERIES_ROWS,
@@ -63,7 +63,7 @@ impl RowMetric {
         }
     }
 
-    /// The values of slices. A slice without requests has a count but no time.
+    /// A slice without requests has a count but no time.
     pub(super) fn of_all(self, points: &[Option<Point>]) -> Vec<Option<PointValue>> {
         let value = |point: &Option<Point>| {
             let point = point.as_ref()?;

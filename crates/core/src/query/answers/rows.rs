@@ -20,7 +20,7 @@ pub struct Rows {
     pub name: Option<String>,
     /// Number of scheduled rows that match.
     pub total: usize,
-    /// The rows. Failing rows come first, then the rows that are due first.
+    /// The rows. Failing rows come first, then the others by due time.
     pub rows: Vec<RowInfo>,
     /// Rows without a schedule whose last load in this process failed, newest first.
     pub failed: Vec<FailedRow>,

@@ -56,7 +56,7 @@ pub struct SeriesQuery {
     /// The window. By default, all slices that are kept.
     pub window: Option<Window>,
     /// The length of the slices in seconds: a length at which counters or records are kept. The default is the finest
-    /// that covers the window by at most 200 points.
+    /// that covers the window with at most 200 points.
     pub precision: Option<u32>,
 }
 
@@ -129,9 +129,9 @@ pub(super) async fn recorded(
 ) -> Result<(Covered, Vec<(i64, i64)>), QueryError> {
     let mut span = source.recorded_span().await?;
     let since = span.recorded.since();
-    // The slice in which the store was created is recorded only from that moment on.
+    // The slice in which the store was created is recorded only in part.
     let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= since);
-    span.recorded = span.recorded.from(before.unwrap_or(since));
+    span.recorded = span.recorded.extended_to(before.unwrap_or(since));
     let missing = slices.not_running(&span.recorded, span.recorded_until, span.now);
     Ok((Covered::read(source, slices, &span).await?, missing))
 }

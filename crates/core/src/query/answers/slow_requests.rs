@@ -41,7 +41,7 @@ pub struct ListedRequest {
     pub request_path: Option<String>,
     /// The wait in front of the service, before `duration`, in seconds; `None` if unknown.
     pub queue: Option<f64>,
-    /// The time in which the request computed or blocked its worker, in seconds; `None` if it was measured elsewhere.
+    /// The time in which the request computed or blocked its worker, in seconds; `None` if its polls were not measured.
     pub computing: Option<f64>,
     /// The longest single poll, in seconds.
     pub longest_poll: Option<f64>,
@@ -64,7 +64,6 @@ pub struct ListedTimer {
 }
 
 impl ListedRequest {
-    /// Requests with the names of their timers.
     pub(super) async fn all(
         source: &Source,
         requests: Vec<&SlowRequest>,
@@ -120,7 +119,6 @@ pub struct BothHours {
 }
 
 impl BothHours {
-    /// Chooses requests from the lists of both hours.
     pub(super) async fn new<'a, I: Iterator<Item = &'a SlowRequest>>(
         source: &Source,
         [hour, last_hour]: &'a [Arc<Vec<SlowRequests>>; 2],
@@ -134,7 +132,7 @@ impl BothHours {
     }
 }
 
-/// The lists of a context in the current hour and in the hour before. Timers have no lists.
+/// The lists of the current hour and of the hour before. Timers have no lists.
 pub(super) async fn both_hours(
     source: &Source,
     context: &ContextId,

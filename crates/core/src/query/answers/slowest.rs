@@ -61,7 +61,7 @@ pub(in crate::query) async fn slowest(
         kind.and_modify(|kind| *kind = None)
             .or_insert(Some(context.kind));
     }
-    let rank = |ranked: &RankedContext| {
+    let row = |ranked: &RankedContext| {
         let kind = kinds.get(&*ranked.context).copied().flatten();
         let name = kind.map(|kind| ContextName::new(&ranked.context, kind));
         let (method, path) = name.map_or((None, None), |name| (name.method, name.path));
@@ -74,6 +74,6 @@ pub(in crate::query) async fn slowest(
         }
     };
     Ok(Slowest {
-        slowest: ranking.iter().take(limit).map(rank).collect(),
+        slowest: ranking.iter().take(limit).map(row).collect(),
     })
 }

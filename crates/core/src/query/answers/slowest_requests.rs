@@ -1,10 +1,9 @@
 //! The slowest requests of a window, as far back as they are kept, of all or of selected contexts.
 //!
 //! The store keeps few requests: a list of the slowest requests of all contexts, and for each context its own list of
-//! the slowest and the newest failed requests. The list of all contexts may be full of one page's requests, so a
+//! the slowest and the newest failed requests. The list of all contexts may be full of one page's requests. So a
 //! question with a filter also reads the own lists of the contexts with the slowest requests. The number of these lists
-//! is at most the maximum number of requests in an answer. An answer thus contains the slowest request of each context
-//! that belongs in the answer, and the number of reads does not grow with the number of contexts.
+//! is bounded, so the number of reads does not grow with the number of contexts.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -26,7 +25,6 @@ use tower_pulse_model::tier::FINEST;
 /// The maximum number of contexts whose own lists are read for an hour: the maximum number of requests in an answer.
 const MAX_LISTS: usize = SLOW_OF_ALL;
 
-/// The maximum number of instances in an answer.
 const MAX_INSTANCES: usize = 100;
 
 /// Asks for the slowest requests.
@@ -80,7 +78,6 @@ impl RequestStatus {
     /// Requests that count as errors.
     pub const FAILED: Self = Self(Ending::Failed);
 
-    /// Whether a request ended this way.
     fn matches(self, request: &SlowRequest) -> bool {
         match self.0 {
             Ending::Failed => request.is_error,
@@ -213,16 +210,15 @@ impl SlowestRequestsQuery {
         ))
     }
 
-    /// The requests of an hour that may match, from the list of all contexts and from the contexts' own lists, without
-    /// duplicates.
+    /// The requests of an hour in the list of all contexts and in the contexts' own lists, without duplicates.
     fn requests<'a>(
         &self,
         all: &'a SlowRequests,
         others: &'a [SlowRequests],
     ) -> Vec<&'a SlowRequest> {
         let mut requests: Vec<&SlowRequest> = match self.status {
-            // Without a status, the lists of the newest failed requests are left out: a request that is in no list may
-            // be slower than these.
+            // Without a status, the newest failed requests are left out, because a request that is in no list may be
+            // slower.
             None => others.iter().flat_map(SlowRequests::slowest).collect(),
             Some(_) => others.iter().flat_map(SlowRequests::iter).collect(),
         };

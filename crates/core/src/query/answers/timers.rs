@@ -57,7 +57,6 @@ impl QueueWait {
         }
     }
 
-    /// The waits of all requests in a window.
     pub(super) fn of_all(sums: &WindowSums) -> Option<Self> {
         let compared = Compared::of(&ContextId::of_judged(QUEUED), sums, |_| None);
         let change = compared.mean_ratio();
@@ -104,7 +103,6 @@ pub struct RequestTimer {
     pub repeated: bool,
 }
 
-/// The maximum number of [`TimerPath`]s.
 const MAX_TIMER_PATHS: usize = 100;
 
 /// A path within whose requests a timer ran.
@@ -133,8 +131,8 @@ pub struct TimerPath {
 }
 
 impl TimerPath {
-    /// The paths that run a timer in a window, at most 100. Paths on which the timer takes most time come first. A path
-    /// stores only its 16 most costly timers. The path is missing if the timer is not among these.
+    /// Paths on which the timer takes most time come first. A path is missing if the timer is not among its 16 most
+    /// costly timers.
     pub(super) async fn of(
         source: &Source,
         window: Window,
@@ -177,7 +175,7 @@ pub(super) fn timer_name(names: Option<&Names>, id: RecordId) -> String {
 }
 
 impl RequestTimers {
-    /// The timers within the requests of a context of this kind. Only HTTP requests have timers.
+    /// Only HTTP requests have timers.
     pub(super) async fn new(
         source: &Source,
         kind: Kind,
@@ -237,7 +235,6 @@ impl RequestTimers {
         }
     }
 
-    /// Sets the ratios to the window before.
     pub(super) fn compare(&mut self, before: &Self) {
         for timer in &mut self.timers {
             let old = before.timers.iter().find(|old| old.timer == timer.timer);

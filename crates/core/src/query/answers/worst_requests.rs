@@ -9,7 +9,6 @@ use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
-/// The maximum number of [`WorstRequests`].
 const WORST: usize = 5;
 
 /// The requests of a page to look at first.
@@ -25,7 +24,6 @@ pub struct WorstRequests {
     pub requests: Vec<ListedRequest>,
 }
 
-/// Chooses the requests of a page to look at first.
 pub(super) async fn worst_of(
     source: &Source,
     context: &str,

@@ -14,8 +14,8 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted;
 
-/// An instance is slow in a minute if its ratio so far exceeds the ratio of the minute's median instance by more than
-/// this factor. A slow instance does not count among the others: it would make a healthy instance look fast.
+/// An instance is slow in a minute if its ratio so far exceeds the median instance's by more than this factor. A slow
+/// instance does not count among the others, because it would make a healthy instance look fast.
 const SLOW: f64 = 1.1;
 
 /// The sums of an instance over some minutes, compared with the others.
@@ -27,14 +27,13 @@ pub(in crate::query) struct InstanceSums {
     pub busy: Range<i64>,
     pub sums: Aggregate,
     pace: Pace,
-    /// The pace beside all instances, itself included.
+    /// The pace beside all instances, including this one.
     beside_all: Pace,
 }
 
 impl InstanceSums {
-    /// The time of the instance's requests, divided by the time that they would have taken at the mean of the other
-    /// instances on the same context in the same minute. Slow instances do not count among the others. `None` if either
-    /// side has fewer than 10 requests, or if there is only one minute.
+    /// Like [`ContextBeside::ratio`](super::beside_others::ContextBeside::ratio), over all contexts that are compared.
+    /// Slow instances do not count among the others.
     pub(in crate::query) fn ratio(&self) -> Option<f64> {
         self.pace.ratio()
     }
@@ -63,7 +62,7 @@ impl MachineSums {
     }
 
     /// The mean share of the CPUs' time, the mean of the median scheduling delays, and the longest delay, in seconds.
-    pub(in crate::query) fn figures(&self) -> [Option<f64>; 3] {
+    pub(in crate::query) fn cpu_and_delays(&self) -> [Option<f64>; 3] {
         let mean = |(sum, minutes): (f64, u32)| (minutes > 0).then(|| sum / f64::from(minutes));
         let worst = self.worst_delay.map(|micros| micros as f64 / 1e6);
         [mean(self.cpu), mean(self.delay), worst]
@@ -134,7 +133,6 @@ impl Comparison {
     }
 }
 
-/// The times of some instances on each context.
 fn times<'a>(
     instances: impl IntoIterator<Item = &'a CachedInstance>,
     context: Option<RecordId>,
@@ -156,7 +154,7 @@ mod tests {
         RecordId::new(Kind::Http, name)
     }
 
-    /// A minute of an instance: its contexts with the number of their requests, and the milliseconds that each took.
+    /// A minute of an instance. Each context has a name, a number of requests, and the milliseconds of each request.
     fn minute(instance: &str, contexts: &[(&str, u64, u64)]) -> CachedInstance {
         let context = |(name, count, millis): &(&str, u64, u64)| {
             let mut sums = Aggregate::default();
@@ -223,14 +221,21 @@ mod tests {
 
     #[test]
     fn only_the_same_minutes_are_compared() {
-        let minutes = [
+        let uneven = [
             minutes([("a", ("x", 50, 10)), ("b", ("x", 10, 10))]),
             // In this minute, all requests are slow, and most of them are on `b`.
             minutes([("a", ("x", 10, 900)), ("b", ("x", 50, 900))]),
             // In this minute, `b` is the only instance.
             minutes([("b", ("x", 500, 9_000))]),
         ];
-        assert_eq!(ratios(&minutes, None), [Some(1.0); 2]);
+        assert_eq!(ratios(&uneven, None), [Some(1.0); 2]);
+        // `old` is alone in the first minute, and `new`, which replaces it, in the last.
+        let replaced = [
+            minutes([("old", ("x", 100, 10))]),
+            minutes([("old", ("x", 50, 10)), ("new", ("x", 50, 90))]),
+            minutes([("new", ("x", 100, 90))]),
+        ];
+        assert_eq!(ratios(&replaced, None), [None; 2]);
     }
 
     #[test]
@@ -240,15 +245,5 @@ mod tests {
         // On `x`, `b` can be compared only with the nine requests of `a`.
         assert_eq!(ratios(&few, None), [None; 3]);
         assert_eq!(ratios(&few, Some("y")), [None]);
-    }
-
-    #[test]
-    fn a_process_is_not_compared_with_the_one_that_it_replaced() {
-        let minutes = [
-            minutes([("old", ("x", 100, 10))]),
-            minutes([("old", ("x", 50, 10)), ("new", ("x", 50, 90))]),
-            minutes([("new", ("x", 100, 90))]),
-        ];
-        assert_eq!(ratios(&minutes, None), [None; 2]);
     }
 }

@@ -1,12 +1,10 @@
-//! The time of an instance's requests, compared with the time that they would have taken on the other instances on the
-//! same contexts in the same minutes.
+//! The time of an instance's requests, compared with the other instances on the same contexts in the same minutes.
 
 use tower_pulse_model::aggregate::Aggregate;
 
 /// The fewest requests on each side of a comparison.
 pub(in crate::query) const MIN_REQUESTS: u64 = 10;
 
-/// The number of requests, and their total time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     pub(super) count: u64,
@@ -35,17 +33,18 @@ impl Times {
     }
 }
 
-/// The time of requests, and the time that they would have taken on the others.
+/// The time of an instance's requests, and the time expected from the other instances.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// The requests in minutes in which others had requests on the same context.
+    /// The instance's requests on contexts that others served in the same minute.
     pub(super) own: Times,
-    /// The number of the others' requests in these minutes.
+    /// The number of the others' requests on these contexts in these minutes.
     others: u64,
-    /// The time that the instance's requests would have taken at the mean of the others, in nanoseconds.
+    /// The time of the instance's requests at the means of the others, in nanoseconds.
     pub(super) expected: f64,
-    /// The number of these minutes, and the start of the last one.
+    /// The number of these minutes.
     minutes: u32,
+    /// The start of the last one.
     last: i64,
 }
 
@@ -69,13 +68,13 @@ impl Pace {
         self.expected += mean * own.count as f64;
     }
 
-    /// The mean that the same requests would have had on the others, in seconds.
+    /// The expected mean duration, in seconds.
     pub(super) fn expected_mean(&self) -> Option<f64> {
         let nanos = (self.own.count > 0).then(|| self.expected / self.own.count as f64);
         nanos.map(|nanos| nanos / 1e9)
     }
 
-    /// The time of the requests, divided by the time that they would have taken on the others.
+    /// The time of the requests, divided by the expected time.
     pub(super) fn so_far(&self) -> f64 {
         self.own.sum as f64 / self.expected.max(1.0)
     }

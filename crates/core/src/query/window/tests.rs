@@ -4,7 +4,6 @@ use tower_pulse_model::tiers::History;
 
 /// 20 s into a minute.
 const NOW: i64 = 1_700_000_000;
-/// The tiers of a store without a history.
 const WITHOUT_DAYS: Tiers = Tiers { history: None };
 
 fn named(name: &str) -> Window {
@@ -16,7 +15,7 @@ fn since(since: i64) -> RecordedTime {
 }
 
 #[test]
-fn a_named_window_and_the_one_before_it_are_kept() {
+fn a_named_window_and_the_window_before_it_are_kept() {
     for (tier, names) in [(60, "5m 15m 1h"), (1_800, "6h 24h"), (21_600, "7d")] {
         for name in names.split(' ') {
             for now in (NOW..NOW + 21_600).step_by(7) {
@@ -33,19 +32,19 @@ fn a_named_window_and_the_one_before_it_are_kept() {
                 assert!(before.starts(now).eq(starts), "{name} at {now}");
                 assert!((before.covered(&since(i64::MIN), now, now).complete - 1.0).abs() < 1e-9);
             }
-            // A named window has no days as slices, even if the store has a history.
+            // These windows have no slices of a day, even if the store has a history.
             let with_days = named(name).slices(days(400, i64::MIN), NOW);
             assert_eq!(with_days, named(name).slices(WITHOUT_DAYS, NOW), "{name}");
         }
     }
 }
 
-/// The tiers of a store with a history of this many days. Its days have all samples since `since`.
+/// The tiers of a store with a history, whose days have all samples since `since`.
 fn days(days: u32, since: i64) -> Tiers {
     let history = Some(History {
         days,
         since,
-        asked_at: NOW,
+        renewed_at: NOW,
     });
     Tiers { history }
 }
@@ -67,7 +66,7 @@ fn a_history_has_the_windows_of_a_month_and_of_a_quarter() {
 }
 
 #[test]
-fn an_hour_is_two_half_hours_and_the_one_before_it_is_kept() {
+fn an_hour_is_two_half_hours_and_the_hour_before_is_kept() {
     let hour = hour_of(NOW);
     for (hours, now) in [(0, NOW), (1, NOW), (1, hour), (0, hour + HOUR - 1)] {
         let slices = Window(Asked::HoursAgo(hours)).slices(WITHOUT_DAYS, now);
@@ -79,7 +78,7 @@ fn an_hour_is_two_half_hours_and_the_one_before_it_is_kept() {
 }
 
 #[test]
-fn what_was_not_recorded_is_not_complete() {
+fn complete_excludes_gaps_and_time_before_the_recording() {
     let slices = Window::seconds(3_600).slices(WITHOUT_DAYS, NOW);
     let length = NOW - slices.from;
     let seconds = |from, until| slices.covered(&since(from), until, NOW).recorded_seconds;
@@ -92,11 +91,7 @@ fn what_was_not_recorded_is_not_complete() {
     // The store's clock is ahead of this instance's, so data can be read up to a time after `NOW`. The share is still
     // at most 1.
     assert_eq!(share(i64::MIN, NOW + 7), 1.0);
-}
 
-#[test]
-fn a_gap_is_not_recorded() {
-    let slices = Window::seconds(3_600).slices(WITHOUT_DAYS, NOW);
     let recorded = RecordedTime::new(NOW - 600, [(NOW - 500, NOW - 200)]);
     let found = |until: i64| {
         let part = slices.covered(&recorded, until, NOW);
@@ -121,7 +116,7 @@ fn a_short_lag_counts_as_recorded_unless_it_may_last() {
 }
 
 #[test]
-fn a_window_has_a_length() {
+fn a_window_has_a_positive_length() {
     let seconds = |seconds| Window::last(Duration::from_secs(seconds));
     assert_eq!(seconds(0), Window::seconds(1));
     assert_eq!(seconds(u64::MAX), Window::seconds(YEAR_9999));

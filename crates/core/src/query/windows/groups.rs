@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 
-/// The maximum number of contexts in a group. Records are read slice by slice, because a server looks up many records
-/// of one slice faster than records of alternating slices.
+/// The maximum number of contexts in a group. A group's records are read slice by slice: a server finds many records of
+/// one slice faster than records of alternating slices.
 const MAX_CONTEXTS: usize = 1_000;
 
 /// The maximum number of records that are read at once.
@@ -27,13 +27,12 @@ const SPARE_GROUPS: usize = 8;
 /// Approximate bytes of a context.
 pub(super) const PER_CONTEXT: usize = 48;
 
-/// The groups of contexts. A context keeps its place until all contexts are grouped anew.
+/// The groups of contexts. A context keeps its position until all contexts are grouped anew.
 #[derive(Debug, Default)]
 pub(super) struct ContextGroups {
-    /// The contexts of each group.
     pub groups: Vec<Arc<[RecordId]>>,
     /// The number of each context's group, and its index in the group.
-    places: HashMap<RecordId, (usize, usize)>,
+    positions: HashMap<RecordId, (usize, usize)>,
 }
 
 impl ContextGroups {
@@ -42,14 +41,14 @@ impl ContextGroups {
         let count = contexts.len();
         let (mut new, mut old) = (Vec::new(), Vec::new());
         for id in contexts {
-            match self.places.contains_key(&id) {
+            match self.positions.contains_key(&id) {
                 true => old.push(id),
                 false => new.push(id),
             }
         }
         let groups = self.groups.len() + new.len().div_ceil(MAX_CONTEXTS);
         // Removed contexts stay in their groups until all contexts are grouped anew.
-        let gone = self.places.len().saturating_sub(old.len());
+        let gone = self.positions.len().saturating_sub(old.len());
         let is_regrouped = !self.groups.is_empty()
             && (groups > count.div_ceil(MAX_CONTEXTS) + SPARE_GROUPS
                 || gone > MAX_CONTEXTS.max(count));
@@ -60,9 +59,8 @@ impl ContextGroups {
         new.order();
         for group in new.chunks(MAX_CONTEXTS) {
             let number = self.groups.len();
-            let places = group.iter().enumerate();
-            self.places
-                .extend(places.map(|(at, id)| (*id, (number, at))));
+            let positions = group.iter().zip(0..);
+            (self.positions).extend(positions.map(|(id, at)| (*id, (number, at))));
             self.groups.push(group.into());
         }
         is_regrouped
@@ -75,14 +73,13 @@ impl ContextGroups {
         (records / contexts.unwrap_or(1)).clamp(1, SLICES_AT_ONCE)
     }
 
-    /// The number of all contexts.
     pub(super) fn contexts(&self) -> usize {
-        self.places.len()
+        self.positions.len()
     }
 
     /// The number of a context's group, and its index in the group.
-    pub(super) fn place(&self, id: RecordId) -> Option<(usize, usize)> {
-        self.places.get(&id).copied()
+    pub(super) fn position(&self, id: RecordId) -> Option<(usize, usize)> {
+        self.positions.get(&id).copied()
     }
 }
 
@@ -104,14 +101,14 @@ mod tests {
         let mut groups = ContextGroups::default();
         assert!(!groups.include(ids(0..2_400)));
         assert_eq!(sizes(&groups), [1_000, 1_000, 400]);
-        let places: Vec<_> = ids(0..2_400).map(|id| groups.place(id)).collect();
+        let positions: Vec<_> = ids(0..2_400).map(|id| groups.position(id)).collect();
         assert!(!groups.include(ids(0..2_403)));
         assert_eq!(sizes(&groups), [1_000, 1_000, 400, 3]);
         assert!(!groups.include(ids(3..2_403)));
-        let now: Vec<_> = ids(0..2_400).map(|id| groups.place(id)).collect();
-        assert_eq!((places, groups.contexts()), (now, 2_403));
+        let now: Vec<_> = ids(0..2_400).map(|id| groups.position(id)).collect();
+        assert_eq!((positions, groups.contexts()), (now, 2_403));
         for id in ids(0..2_403) {
-            let (group, at) = groups.place(id).expect("it has a place");
+            let (group, at) = groups.position(id).expect("it has a position");
             assert_eq!(groups.groups[group][at], id);
         }
     }
@@ -125,15 +122,11 @@ mod tests {
     }
 
     #[test]
-    fn many_small_groups_become_large_ones() {
+    fn contexts_are_grouped_anew_when_groups_are_small_or_many_contexts_are_gone() {
         let mut groups = ContextGroups::default();
         let regrouped = (1..=20).filter(|n| groups.include(ids(0..*n)));
         assert_eq!(regrouped.collect::<Vec<_>>(), [10, 19]);
         assert_eq!(sizes(&groups), [19, 1]);
-    }
-
-    #[test]
-    fn contexts_are_grouped_anew_when_many_are_gone() {
         let mut groups = ContextGroups::default();
         groups.include(ids(0..1_100));
         assert!(!groups.include(ids(1_000..1_100)));

@@ -8,10 +8,10 @@ use crate::query::window::Window;
 use tower_pulse_model::running_sums::{PackedSums, RunningSums};
 use tower_pulse_model::tier::Revision;
 
-/// Approximate bytes of the list of a group's points in a slice, without the points.
+/// Approximate bytes of a list of points, without the points.
 const PER_GROUP: usize = 64;
 
-/// The addition or the removal of a slice of a group of contexts. A window has two *parts*: the window itself, and the
+/// Adds a slice of a group of contexts to the sums, or removes it. A window has two *parts*: the window itself, and the
 /// window before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Move {
@@ -19,7 +19,7 @@ pub(super) struct Move {
     /// The revision with which the slice is added to each part; `None` if the slice is not added.
     pub added: [Option<Revision>; 2],
     pub is_removed: [bool; 2],
-    /// Whether the records are cached, because the slice was open until it settled.
+    /// Whether the slice's records are cached, because the slice was open.
     pub was_open: bool,
 }
 
@@ -44,8 +44,7 @@ pub(super) struct HeldWindow {
     pub window: Window,
     pub asked_at: Tick,
     pub sums: [RunningSums; 2],
-    /// The points of each group of contexts in each slice of the window, in the order of the contexts, by the number of
-    /// the group and the start of the slice.
+    /// By group number and start of a slice: the points of the group's contexts, in their order.
     pub points: HashMap<(usize, i64), Vec<Point>>,
     /// The length of the slices, in seconds.
     pub seconds: u32,
@@ -74,8 +73,8 @@ impl HeldWindow {
         }
     }
 
-    /// Returns the move that a slice of a group of contexts needs, if any. `revisions` has the slice's revision for
-    /// each part; `None` if the slice is not in the part.
+    /// The move that a slice of a group of contexts needs, if any. `revisions` has the slice's revision for each part;
+    /// `None` if the slice is not in the part.
     pub(super) fn plan(
         &self,
         group: usize,
@@ -87,15 +86,14 @@ impl HeldWindow {
             ..Move::default()
         };
         for (part, revision) in revisions.into_iter().enumerate() {
-            let is_there = self.sums[part].revision(group, start).is_some();
-            plan.added[part] = revision.filter(|_| !is_there);
-            plan.is_removed[part] = is_there && revision.is_none();
+            let is_held = self.sums[part].revision(group, start).is_some();
+            plan.added[part] = revision.filter(|_| !is_held);
+            plan.is_removed[part] = is_held && revision.is_none();
         }
         let is_added = plan.added.iter().any(Option::is_some);
         (is_added || plan.is_leaving()).then_some(plan)
     }
 
-    /// Applies moves.
     pub(super) fn change(&mut self, moves: &[Move], moved: Moved) {
         let group = moved.group;
         for (part, sums) in moved.sums.into_iter().enumerate() {
@@ -136,7 +134,6 @@ impl HeldWindow {
         }
     }
 
-    /// Removes all slices of a part.
     pub(super) fn clear_part(&mut self, part: usize) {
         self.sums[part].clear();
         self.unverified[part].clear();
@@ -145,7 +142,6 @@ impl HeldWindow {
         }
     }
 
-    /// Removes all slices.
     pub(super) fn clear(&mut self) {
         (0..2).for_each(|part| self.clear_part(part));
     }
@@ -164,7 +160,7 @@ pub(super) mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    /// A window whose slices are minutes. The window has the slices with these starts, at revision 1.
+    /// A window that holds the minutes with these starts, at revision 1.
     pub(in crate::query::windows) fn window(starts: &[i64]) -> HeldWindow {
         let (clock, _) = Clock::manual(0);
         let mut held = HeldWindow::new(Window::seconds(300), clock.tick());

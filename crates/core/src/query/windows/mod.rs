@@ -1,7 +1,7 @@
-//! The sums of all contexts over windows, updated as time passes: a cached window adds the slices that have entered it,
-//! subtracts the slices that have left it, and does not read the other slices again.
+//! The sums of all contexts over windows, updated as time passes. A cached window adds the slices that have entered it,
+//! and subtracts the slices that have left it. Other slices are not read again.
 //!
-//! The newest slices still change. They are *open*: their records are cached unchanged, and read again if their
+//! The newest slices still change. They are *open*: their packed records are cached, and read again if the slice's
 //! revision has changed. All other slices are *settled*: their sums are in
 //! [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If a settled slice changes, for example because an
 //! instance flushes after an outage, the sums are computed anew.
@@ -80,11 +80,11 @@ impl Windows {
         }
     }
 
-    /// The sums of all contexts in a window of the recorded time.
+    /// The sums of all contexts in a window.
     ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
-        let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
+        let (state, mut budget, ready) = boxed(self.update(window, span.tiers)).await?;
         let (until, targets) = (span.recorded_until, &self.targets);
         let now = state.summaries(&ready, 0, until, targets, &mut budget);
         let now = now.await.into();
@@ -106,7 +106,7 @@ impl Windows {
         tiers: Tiers,
         context: &ContextId,
     ) -> Result<Aggregate, QueryError> {
-        let (state, _, ready) = boxed(self.up_to_date(window, tiers)).await?;
+        let (state, _, ready) = boxed(self.update(window, tiers)).await?;
         let id = RecordId::new(context.kind, &context.name);
         Ok(state.sums_of(&ready, part, id).unwrap_or_default())
     }
@@ -121,7 +121,7 @@ impl Windows {
         tiers: Tiers,
         timer: RecordId,
     ) -> Result<Vec<RunningTimer>, QueryError> {
-        let (state, mut budget, ready) = boxed(self.up_to_date(window, tiers)).await?;
+        let (state, mut budget, ready) = boxed(self.update(window, tiers)).await?;
         let mut running = Vec::new();
         for (id, context) in state.contexts.iter() {
             if context.kind == Kind::Http
@@ -139,7 +139,7 @@ impl Windows {
         Ok(running)
     }
 
-    /// The request counts of each target of a single context, in a window of the recorded time.
+    /// The request counts of each `PathTarget`, in a window.
     ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn targets(
@@ -147,7 +147,7 @@ impl Windows {
         window: Window,
         span: Span,
     ) -> Result<TargetSums, QueryError> {
-        let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
+        let (state, mut budget, ready) = boxed(self.update(window, span.tiers)).await?;
         let mut counts = Vec::with_capacity(self.targets.of_paths.len());
         for target in &self.targets.of_paths {
             let sums = state.sums_of(&ready, 0, target.id);
@@ -172,7 +172,7 @@ impl Windows {
         contexts: &[RecordId],
         span: Span,
     ) -> Result<WindowPoints, QueryError> {
-        let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
+        let (state, mut budget, ready) = boxed(self.update(window, span.tiers)).await?;
         let mut rows = Vec::with_capacity(contexts.len());
         for id in contexts {
             rows.push(state.points(&ready, *id, span.as_of));
@@ -187,8 +187,8 @@ impl Windows {
         })
     }
 
-    /// Reads the changes since the last read, as far as time allows.
-    async fn up_to_date(
+    /// Reads new records, as far as time allows.
+    async fn update(
         &self,
         window: Window,
         tiers: Tiers,
@@ -264,7 +264,7 @@ impl Windows {
         budget.yield_if_spent().await;
         self.make_moves(state, ready, leaving, None, budget).await?;
         if state.is_unverified() {
-            // Subtracted records must equal the added records. A newer index shows whether records have changed in
+            // Each subtracted record must equal the added one. A newer index shows whether records have changed in
             // between.
             let index = self.store.query().record_index(ready.now).await?;
             state.verify(ready.at, &index);
@@ -276,7 +276,7 @@ impl Windows {
             .await
     }
 
-    /// Reads pages of records and applies the moves of their slices, until [`PATIENCE`] runs out. While a page is
+    /// Reads pages of records and applies the moves of their slices, until [`PATIENCE`] after `began`. While a page is
     /// processed, the next page is read.
     async fn make_moves(
         &self,

@@ -17,13 +17,11 @@ pub(super) const SETTLED_FOR: i64 = 10;
 /// Approximate bytes of a record, without its packed form.
 const PER_RECORD: usize = 56;
 
-/// Whether a slice may still change.
 pub(super) fn is_open((seconds, start): TierSlice, now: i64) -> bool {
     let end = start.saturating_add(i64::from(seconds));
     end.saturating_add(OPEN_FOR) > now
 }
 
-/// The records of a slice.
 #[derive(Default)]
 pub(super) struct OpenSlice {
     pub revision: Option<Revision>,
@@ -46,12 +44,10 @@ impl OpenSlice {
         }
     }
 
-    /// The record of a context.
     pub(super) fn get(&self, id: RecordId) -> Option<Record> {
         pack::read_record(self.packed(id)?)
     }
 
-    /// The packed record of a context.
     pub(super) fn packed(&self, id: RecordId) -> Option<&[u8]> {
         self.records.get(&id).map(|packed| &**packed)
     }

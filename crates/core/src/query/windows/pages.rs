@@ -11,7 +11,6 @@ use tower_pulse_model::tier::TierSlice;
 
 /// Slices of a group of contexts that are read at once.
 pub(super) struct Page {
-    /// The number of the group.
     pub group: usize,
     pub contexts: Arc<[RecordId]>,
     pub moves: Vec<Move>,

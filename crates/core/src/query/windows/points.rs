@@ -38,17 +38,16 @@ pub(crate) fn longest_poll(sums: &Aggregate) -> u32 {
     u32::try_from(nanos.div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-/// Rounds a number to some significant digits.
 pub(crate) fn rounded(number: f64, digits: i32) -> f64 {
     if !number.is_normal() {
         return 0.0;
     }
-    let place = digits - 1 - number.abs().log10().floor() as i32;
+    let decimals = digits - 1 - number.abs().log10().floor() as i32;
     // Powers of ten are exact up to 10^22, but their inverses are not. So a division gives the float that prints with
     // the fewest digits.
-    match place {
-        0.. => (number * 10f64.powi(place)).round() / 10f64.powi(place),
-        _ => (number / 10f64.powi(-place)).round() * 10f64.powi(-place),
+    match decimals {
+        0.. => (number * 10f64.powi(decimals)).round() / 10f64.powi(decimals),
+        _ => (number / 10f64.powi(-decimals)).round() * 10f64.powi(-decimals),
     }
 }
 

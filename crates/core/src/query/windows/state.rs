@@ -36,13 +36,13 @@ const MAX_WINDOWS: usize = 10;
 /// The assumed size of a record in bytes before any record is read. Most records are smaller.
 const UNKNOWN_RECORD_BYTES: usize = 1_024;
 
-/// Approximate bytes of a context's name, which is stored twice.
+/// Approximate bytes of a context in the index and in `contexts`, without its name.
 const PER_NAME: usize = 120;
 
-/// Approximate bytes of the name of a kind of error.
+/// Approximate bytes of an error kind's name.
 const PER_KIND: usize = 80;
 
-/// A window after its slices were read, as far as time allows.
+/// A window whose slices were read, as far as time allowed.
 pub(super) struct Ready {
     /// The index of the window in the cache.
     pub at: usize,
@@ -93,22 +93,23 @@ fn revision(index: &RecordIndex, at: TierSlice) -> Revision {
 }
 
 impl WindowState {
-    /// Stores a new index. Drops settled slices from `open`, and clears parts of windows with a changed revision.
+    /// Stores a new index. Drops settled slices from `open`, and clears each part of a window in which a slice has
+    /// changed.
     pub(super) fn take_index(&mut self, index: RecordIndex, now: i64) {
-        let mut is_other = false;
+        let mut is_obsolete = false;
         if index.contexts != self.index.contexts || self.contexts.is_empty() {
             let contexts = index.contexts.iter().cloned().chain([ContextId::all()]);
             let contexts = contexts.map(|id| (RecordId::new(id.kind, &id.name), id));
             self.contexts = Arc::new(contexts.collect());
             let names = self.contexts.values();
             self.name_bytes = names.map(|id| id.name.len() + PER_NAME).sum();
-            is_other = self.groups.include(self.contexts.keys().copied());
+            is_obsolete = self.groups.include(self.contexts.keys().copied());
         }
         if index.created != self.index.created {
             // A reset begins another generation of the store, with other data.
-            (self.first, is_other) = (None, true);
+            (self.first, is_obsolete) = (None, true);
         }
-        if is_other {
+        if is_obsolete {
             self.open.clear();
             self.held.clear();
         }
@@ -127,8 +128,8 @@ impl WindowState {
         self.held.iter().any(HeldWindow::is_unverified)
     }
 
-    /// Clears each part of a window that has a slice with another revision in `index`, which must have been read after
-    /// the last subtraction.
+    /// Clears each part of a window in which a slice has another revision in `index`. The index must be newer than the
+    /// last subtraction.
     pub(super) fn verify(&mut self, at: usize, index: &RecordIndex) {
         let held = &mut self.held[at];
         let seconds = held.seconds;
@@ -230,7 +231,7 @@ impl WindowState {
         Ok(())
     }
 
-    /// Clears each part of a window in which more slices would be subtracted than remain.
+    /// Clears each part of a window from which more slices would be subtracted than it will have.
     pub(super) fn clear_passed(&mut self, ready: &Ready) {
         let held = &mut self.held[ready.at];
         held.set_seconds(ready.seconds());
@@ -306,8 +307,7 @@ impl WindowState {
         })
     }
 
-    /// Calls a function with each record of a context in the open slices, and with the start of the window's slice that
-    /// contains the record.
+    /// Calls `each` with each open record of a context, and with the start of the window's slice that includes it.
     fn each_open_record(
         &self,
         ready: &Ready,
@@ -359,12 +359,14 @@ impl WindowState {
                 .merge(&record.sums);
         });
         let (seconds, recorded) = (slices.tier.seconds, self.recorded());
-        let place = self.groups.place(id);
+        let position = self.groups.position(id);
         let point = |start: i64| {
             let is_open = ready.open[0].contains(&(seconds, start));
             let point = match is_open {
                 true => Some(open.get(&start).map_or_else(Point::default, Point::from)),
-                false => place.and_then(|(group, at)| held.get(&(group, start))?.get(at).copied()),
+                false => {
+                    position.and_then(|(group, at)| held.get(&(group, start))?.get(at).copied())
+                }
             };
             let end = start.saturating_add(i64::from(seconds));
             let was_recorded = recorded.has_any(start.max(slices.since), end) && start < as_of;
@@ -376,7 +378,7 @@ impl WindowState {
     /// The recorded time, including slices from before the store was created.
     fn recorded(&self) -> RecordedTime {
         let recorded = &self.index.recorded;
-        recorded.from(self.first.unwrap_or(i64::MAX))
+        recorded.extended_to(self.first.unwrap_or(i64::MAX))
     }
 
     /// The measurements of all contexts in a part of a window. Lets other tasks run between contexts.

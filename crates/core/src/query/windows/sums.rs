@@ -12,7 +12,7 @@ use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::records::RecordId;
-use tower_pulse_model::tally::{Codes, Kinds, MAX_CODES, MAX_WINDOW_KINDS};
+use tower_pulse_model::tally::{Codes, Kinds, MAX_CODES, MAX_WINDOW_KEYS};
 use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
 
 /// The measurements of all contexts in a window, and in the window with which the window is compared.
@@ -38,7 +38,7 @@ pub struct PartSums {
     pub tally_bytes: usize,
 }
 
-/// The request counts of each target of a single context, in some slices.
+/// The request counts of each [`PathTarget`], in some slices.
 pub struct TargetSums {
     /// The time that the slices cover.
     pub covered: Covered,
@@ -73,7 +73,7 @@ impl TargetCounts {
 /// measurements are smaller than sums.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// The access times. Minimum and maximum are exact, or come from the histogram if slices were subtracted from the
+    /// The durations. Minimum and maximum are exact, or come from the histogram if slices were subtracted from the
     /// sums.
     pub times: AccessTimeStats,
     /// Counts by outcome.
@@ -122,7 +122,7 @@ impl PollSums {
 pub struct RunningTimer {
     pub context: ContextId,
     pub timer: TimerSums,
-    /// The access times of all requests of the context.
+    /// The durations of all requests of the context.
     pub times: DurationSums,
 }
 
@@ -136,7 +136,7 @@ impl Summary {
         }
         let (mut codes, mut kinds) = (sums.codes.clone(), sums.kinds.clone());
         codes.limit(MAX_CODES);
-        kinds.limit(MAX_WINDOW_KINDS);
+        kinds.limit(MAX_WINDOW_KEYS);
         Self {
             percentiles: sums.percentiles(&times),
             times,
@@ -150,7 +150,6 @@ impl Summary {
     }
 }
 
-/// The timer that the requests of a context run most often; `None` if no timer is repeated.
 fn most_repeated(sums: &Aggregate) -> Option<(RecordId, TimerSums)> {
     let others = other();
     let timers = sums.timers.iter();
@@ -171,9 +170,9 @@ impl PartSums {
 impl WindowSums {
     /// Approximate bytes in memory, without the names of the contexts.
     pub fn bytes(&self) -> usize {
-        let entries = self.now.summaries.capacity() + self.before.summaries.capacity();
+        let summaries = self.now.summaries.capacity() + self.before.summaries.capacity();
         let tallies = self.now.tally_bytes + self.before.tally_bytes;
-        entries * (size_of::<(RecordId, Summary)>() + 1) + tallies
+        summaries * (size_of::<(RecordId, Summary)>() + 1) + tallies
     }
 
     /// Whether a context had samples in either part.
@@ -183,10 +182,10 @@ impl WindowSums {
 
     /// The contexts that had samples in either part, without [`ALL`](tower_pulse_model::context::ALL).
     pub fn contexts(&self) -> impl Iterator<Item = &ContextId> {
-        let is_there = |id: &RecordId| {
+        let has_samples = |id: &RecordId| {
             self.now.summaries.contains_key(id) || self.before.summaries.contains_key(id)
         };
-        let contexts = self.contexts.iter().filter(move |(id, _)| is_there(id));
+        let contexts = self.contexts.iter().filter(move |(id, _)| has_samples(id));
         let contexts = contexts.map(|(_, context)| context);
         contexts.filter(|context| context.kind != Kind::All)
     }

@@ -6,14 +6,14 @@ use futures_util::FutureExt;
 
 use super::*;
 use crate::recorder::tests::{COUNTERS, NOW, TestRecorder, spec};
-use crate::recorder::{Ended, RequestDetails};
+use crate::recorder::{RequestDetails, RequestOutcome};
 use crate::targets::PathTarget;
 use crate::task::Stop;
 use tower_pulse_model::outcome::Outcome;
 
-fn record(recorder: &Recorder, kind: Kind, name: &str) {
-    let entry = recorder.entry(kind, name);
-    entry.record_measured(Duration::from_millis(3), Outcome::Success);
+fn record(recorder: &Recorder, path: &str) {
+    let handle = recorder.context(Kind::Http, path);
+    handle.record_measured(Duration::from_millis(3), Outcome::Success);
 }
 
 #[test]
@@ -42,41 +42,27 @@ fn the_lag_of_a_drain_is_its_delay_after_the_start_of_a_second() {
 }
 
 #[test]
-fn totals_are_those_since_the_start() {
-    let recorder = TestRecorder::new(9);
-    for _ in 0..2 {
-        record(&recorder, Kind::Timer, "job");
-        recorder.drained();
-    }
-    let totals = recorder.drain.totals();
-    let totals: Vec<_> = totals.iter().map(|(_, totals)| totals.count).collect();
-    assert_eq!(totals, [2]);
-}
-
-#[test]
-fn totals_have_exemplars_and_the_counts_of_a_target() {
+fn totals_since_the_start_have_exemplars_and_the_counts_of_a_target() {
     let recorder = TestRecorder::with_limits(Limits {
         targets: vec![PathTarget::new("GET /", Duration::from_millis(400), 0.9)],
         ..Limits::new(9, COUNTERS)
     });
     let finish = |context: &str, millis, status: u16, trace_id| {
-        let entry = recorder.entry(Kind::Http, context);
-        let start = entry.recording().clock().tick();
-        entry.recording().request_started(0);
+        let handle = recorder.context(Kind::Http, context);
+        let start = handle.recording().clock().tick();
+        handle.recording().request_started(0);
         recorder.advance(millis);
-        let ended = Ended {
-            outcome: Outcome::from_status(status),
-            is_error: status >= 500,
-            status: http::StatusCode::from_u16(status).ok(),
-        };
+        let status = http::StatusCode::from_u16(status).expect("a status");
+        let ended = RequestOutcome::from(status).ended(None);
         let polls = crate::recorder::RequestPolls::new(start);
         let details = RequestDetails {
             trace_id,
             ..RequestDetails::default()
         };
-        entry.finish_request(start, ended, &polls, &details);
+        handle.finish_request(start, ended, &polls, &details);
     };
     finish("GET /", 60, 200, Some("fast"));
+    recorder.drained();
     finish("GET /", 80, 502, Some("failed"));
     finish("GET /", 800, 200, None);
     finish("GET /", 70, 404, None);
@@ -84,11 +70,12 @@ fn totals_have_exemplars_and_the_counts_of_a_target() {
     recorder.drain();
 
     let totals: HashMap<_, _> = recorder.drain.totals().into_iter().collect();
+    assert_eq!(totals["GET /"].count, 4);
     let target = totals["GET /"].target.expect("a target");
-    // Bad are the error and the slow request. The 404 is not counted.
+    // The error and the slow request are bad. The 404 is not counted.
     assert_eq!((target.counted, target.bad), (3, 2));
     let exemplars = totals["GET /"].exemplars.as_ref().expect("exemplars");
-    let ids = |places| exemplars.newest(places).map(|e| &*e.trace_id);
+    let ids = |buckets| exemplars.newest(buckets).map(|e| &*e.trace_id);
     assert_eq!((ids(6..=6), ids(7..=7)), (Some("fast"), Some("failed")));
     assert_eq!(ids(8..=17), None, "the slow one has no trace id");
     assert_eq!(exemplars.error().map(|e| e.ended), Some(1_000 * NOW + 140));
@@ -98,7 +85,7 @@ fn totals_have_exemplars_and_the_counts_of_a_target() {
 
 #[cfg(feature = "query")]
 #[test]
-fn totals_of_counters_are_those_since_the_start_drained_or_not() {
+fn counter_totals_include_additions_that_are_not_drained() {
     let recorder = TestRecorder::new(9);
     assert_eq!(recorder.counter_totals(), HashMap::new());
     for _ in 0..2 {
@@ -110,7 +97,7 @@ fn totals_of_counters_are_those_since_the_start_drained_or_not() {
     let totals = HashMap::from([("refunds".into(), 0), ("sales".into(), -4)]);
     assert_eq!(recorder.counter_totals(), totals);
     (0..COUNTERS).for_each(|number| recorder.counter(&number.to_string()).increment());
-    // Two names beyond the maximum share the overflow entry.
+    // Two names beyond the maximum share the overflow counter.
     assert_eq!(recorder.counter_totals().get(OVERFLOW), Some(&2));
 }
 
@@ -121,13 +108,13 @@ fn only_names_beyond_the_maximum_overflow() {
         let counter = recorder.counter(&format!("counter {number}"));
         assert_eq!(counter.name(), format!("counter {number}"));
     }
-    record(&recorder, Kind::Http, "GET /");
-    // A user's counter may have the name of the overflow entry.
+    record(&recorder, "GET /");
+    // A user's counter may have the name of the overflow counter.
     assert_eq!(recorder.counter(OVERFLOW).name(), OVERFLOW);
     assert_eq!(recorder.recording.overflows(), (false, false));
     assert_eq!(recorder.counter("one more").name(), OVERFLOW);
     assert_eq!(recorder.recording.overflows(), (false, true));
-    record(&recorder, Kind::Http, "GET /a");
+    record(&recorder, "GET /a");
     assert_eq!(recorder.recording.overflows(), (true, true));
 }
 
@@ -158,7 +145,7 @@ async fn samples_are_drained_at_the_start_of_each_second() {
     let (stop, stopped) = Stop::new();
     let draining = tokio::spawn(stopped.run(Box::pin(recorder.clone().drain_each_second())));
     for (millis, pending) in [(699, 0), (1, 2), (999, 0), (1, 2)] {
-        record(&recorder, Kind::Http, "GET /");
+        record(&recorder, "GET /");
         tokio::task::yield_now().await;
         recorder.advance(millis);
         tokio::task::yield_now().await;
@@ -179,18 +166,18 @@ fn pending_and_taken_marks_are_bounded_together() {
     let taken = recorder.drain.take();
     assert_eq!(taken.marks.len(), 60);
     (60..100).for_each(|number| add(number).expect("there is room"));
-    let error = add(100).expect_err("the taken ones still wait");
+    let error = add(100).expect_err("the taken marks still wait");
     assert!(error.to_string().contains("100 marks wait"), "{error}");
-    add(99).expect("it waits already");
+    add(99).expect("the mark waits already");
     recorder.put_back(taken);
     assert_eq!(recorder.drain.pending_amounts().details, 100);
     assert!(add(100).is_err());
 
     assert_eq!(recorder.drain.take().marks.len(), 100);
     assert!(add(100).is_err());
-    recorder.drain.all_sent();
-    add(100).expect("the store has the others");
+    recorder.drain.note_all_sent();
+    add(100).expect("the store has the other marks");
     recorder.recording.close();
-    let error = add(100).expect_err("nobody would send it");
+    let error = add(100).expect_err("no flush would send it");
     assert!(error.to_string().contains("shutdown"), "{error}");
 }

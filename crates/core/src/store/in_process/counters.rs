@@ -84,7 +84,6 @@ impl Counters {
         *sorted::entry(by_precision, precision, SliceCounts::default) = counts;
     }
 
-    /// The slices of a counter.
     pub(super) fn slices(&self, name: &str, precision: u32) -> Vec<SliceCount> {
         self.get(name, precision).map_or_else(Vec::new, |slices| {
             let slices = slices.iter();
@@ -106,7 +105,6 @@ impl Counters {
         names
     }
 
-    /// Removes a counter.
     pub(super) fn remove(&mut self, name: &str) {
         let removed = self.by_name.remove(name).unwrap_or_default();
         for (precision, _) in removed {
@@ -127,7 +125,7 @@ impl Counters {
                     .unwrap_or(Precision::new(*seconds, DEFAULT_RETAINED));
                 let before = slices.len();
                 let cutoff = precision.cutoff(pass.now);
-                // Visits only slices that are removed, because the store is locked.
+                // Stops at the first slice that stays, because the store is locked.
                 while let Some(oldest) = slices.first()
                     && (*oldest <= cutoff || slices.len() > precision.retained as usize)
                 {
@@ -152,8 +150,8 @@ impl Counters {
 /// Drops the slices that a new slice pushes out.
 fn drop_pushed_out(slices: &mut SliceCounts, precision: Precision, new: i64) {
     let pushed_out = precision.cutoff(new);
-    // A new slice is mostly the newest slice, and pushes out at most the oldest slice. A search for the slices to drop
-    // would take as long as the addition.
+    // A new slice is usually the newest, and pushes out at most the oldest. A search for the slices to drop would take
+    // as long as the addition.
     if slices.first().is_some_and(|oldest| *oldest <= pushed_out) {
         slices.remove(&pushed_out);
     }

@@ -22,7 +22,7 @@ packed! {
         pub set_aside: u64,
         /// Bytes of entries that were lost before they were folded.
         pub hole_bytes: u64,
-        // A file stores the fields after the `;` one by one.
+        // After the `;`: a file stores each entry as a value of its own.
         ;
         /// Entries that are not folded, oldest first.
         pub entries: VecDeque<Entry>,

@@ -17,7 +17,7 @@ pub struct FieldChange {
 }
 
 impl FieldChange {
-    /// Notes the bytes of a field's value before and after a write; `None` where there is no value.
+    /// Notes the bytes of a field's value before and after a write; `None` without a value.
     pub fn note(&mut self, field: &[u8], before: Option<usize>, after: Option<usize>) {
         let size = |value: usize| (field.len() + value) as i64;
         self.fields += i64::from(after.is_some()) - i64::from(before.is_some());
@@ -73,8 +73,7 @@ pub trait Fields: Any + Send {
     /// Removes a table.
     fn clear(&mut self, table: &Table) -> Result<()>;
 
-    /// Calls `show` with the fields of a table and their values, sorted by field, from the first field after `after`
-    /// on, until `show` breaks.
+    /// Calls `show` with a table's fields after `after` and their values, sorted by field, until `show` breaks.
     fn visit(&self, table: &Table, after: Option<&[u8]>, show: &mut Show<'_>) -> Result<()>;
 
     /// Notes the size of a table, and when it expires; `None` for a removed table.

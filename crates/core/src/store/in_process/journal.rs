@@ -3,9 +3,9 @@
 
 use super::entry_queue::Fence;
 use super::state::State;
-use super::{Access, InProcessStore};
+use super::{InProcessStore, StateAccess};
 use crate::store::journal::{
-    Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
+    Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, Progress, VersionedResult,
 };
 use crate::store::table::Table;
 use crate::store::{
@@ -21,7 +21,7 @@ const FENCE_TTL: i64 = 86_400;
 impl Append for InProcessStore {
     fn hello(&self) -> StoreFuture<'_, Generation> {
         let now = self.now();
-        Box::pin(self.with(Access::Read, move |state| {
+        Box::pin(self.with(StateAccess::Read, move |state| {
             Ok(Generation {
                 id: state.kept.generation.clone(),
                 age: u64::try_from(now.saturating_sub(state.kept.created)).unwrap_or(0),
@@ -43,7 +43,7 @@ impl Append for InProcessStore {
                 requests: call.batch.requests(),
                 payload: entry::pack(&call.batch),
             };
-            let appended = self.with(Access::Write, move |state| {
+            let appended = self.with(StateAccess::Write, move |state| {
                 let fence = state.fence(&instance);
                 let kept = &mut state.kept;
                 if kept.generation != generation {
@@ -68,7 +68,7 @@ impl Append for InProcessStore {
 
     fn readable<'a>(&'a self, call: &'a AppendedCall) -> StoreFuture<'a, Readable> {
         let call = call.clone();
-        Box::pin(self.with(Access::Read, move |state| {
+        Box::pin(self.with(StateAccess::Read, move |state| {
             let has_it = state.fence(&call.instance) >= call.seq;
             Ok(if state.kept.generation != call.generation || !has_it {
                 Readable::Lost
@@ -88,9 +88,9 @@ impl State {
     }
 
     /// The answer to a call that does not give the current version; `None` if `version` is current.
-    fn stale<T>(&self, version: &str) -> Option<Step<T>> {
+    fn stale<T>(&self, version: &str) -> Option<VersionedResult<T>> {
         let held = &self.kept.journal.progress.version;
-        (held != version).then(|| Step::Stale(held.clone()))
+        (held != version).then(|| VersionedResult::Stale(held.clone()))
     }
 }
 
@@ -101,7 +101,7 @@ impl Journal for InProcessStore {
 
     fn acquire<'a>(&'a self, _: &'a str, version: &'a str) -> StoreFuture<'a, Acquired> {
         let version = version.to_owned();
-        Box::pin(self.with(Access::Write, |state| {
+        Box::pin(self.with(StateAccess::Write, |state| {
             let progress = &mut state.kept.journal.progress;
             progress.version = version;
             Ok(Acquired::Mine(Progress {
@@ -121,9 +121,9 @@ impl Journal for InProcessStore {
         version: &'a str,
         from: Position,
         bytes: u64,
-    ) -> StoreFuture<'a, Step<Entries>> {
+    ) -> StoreFuture<'a, VersionedResult<Entries>> {
         let (version, now) = (version.to_owned(), self.now());
-        Box::pin(self.with(Access::Read, move |state| {
+        Box::pin(self.with(StateAccess::Read, move |state| {
             let journal = &state.kept.journal;
             let entries = || Entries {
                 head: journal.head,
@@ -132,7 +132,7 @@ impl Journal for InProcessStore {
             };
             Ok(state
                 .stale(&version)
-                .unwrap_or_else(|| Step::Done(entries())))
+                .unwrap_or_else(|| VersionedResult::Done(entries())))
         }))
     }
 
@@ -141,22 +141,22 @@ impl Journal for InProcessStore {
         _: &'a str,
         version: &'a str,
         fields: &'a [(Table, Vec<Vec<u8>>)],
-    ) -> StoreFuture<'a, Step<Vec<FieldValues>>> {
+    ) -> StoreFuture<'a, VersionedResult<Vec<FieldValues>>> {
         let (version, fields) = (version.to_owned(), fields.to_vec());
         let now = self.now();
-        Box::pin(self.with(Access::Read, move |state| {
+        Box::pin(self.with(StateAccess::Read, move |state| {
             if let Some(stale) = state.stale(&version) {
                 return Ok(stale);
             }
             let values = fields.iter();
             let values = values.map(|(table, fields)| state.tables.get(table, fields, now));
-            values.collect::<Result<_, _>>().map(Step::Done)
+            values.collect::<Result<_, _>>().map(VersionedResult::Done)
         }))
     }
 
-    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>> {
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, VersionedResult<()>> {
         let (step, now) = (step.clone(), self.now());
-        Box::pin(self.with(Access::Write, move |state| {
+        Box::pin(self.with(StateAccess::Write, move |state| {
             if let Some(stale) = state.stale(&step.version) {
                 return Ok(stale);
             }
@@ -164,7 +164,7 @@ impl Journal for InProcessStore {
             if let (None, Some(round_end)) = (begun, step.round_end)
                 && !state.kept.journal.has(round_end)
             {
-                return Ok(Step::Absent);
+                return Ok(VersionedResult::Absent);
             }
             state.add(&step.additions, step.newest_at, now)?;
             for writes in &*step.fields {
@@ -181,7 +181,7 @@ impl Journal for InProcessStore {
                 journal.hole_bytes += step.hole_bytes;
                 state.tables.retain(&state.kept.rolled, now)?;
             }
-            Ok(Step::Done(()))
+            Ok(VersionedResult::Done(()))
         }))
     }
 
@@ -190,36 +190,36 @@ impl Journal for InProcessStore {
         version: &'a str,
         next: &'a str,
         amendment: Amendment<'a>,
-    ) -> StoreFuture<'a, Step<()>> {
+    ) -> StoreFuture<'a, VersionedResult<()>> {
         let (version, next) = (version.to_owned(), next.to_owned());
-        let dead_letter = match amendment {
+        let set_aside = match amendment {
             Amendment::SetAside(entry) => Some((entry.position, entry.requests.max(1))),
             _ => None,
         };
         let is_hole = matches!(amendment, Amendment::CloseHole);
         // `WaitForNewer` needs no action here: an older version of this crate refuses a newer file, so no entry is
         // newer.
-        Box::pin(self.with(Access::Write, move |state| {
+        Box::pin(self.with(StateAccess::Write, move |state| {
             if let Some(stale) = state.stale(&version) {
                 return Ok(stale);
             }
             let journal = &mut state.kept.journal;
             journal.progress.version = next;
-            if let Some((position, requests)) = dead_letter {
-                journal.progress.dead_letters.push(position);
+            if let Some((position, requests)) = set_aside {
+                journal.progress.unreadable.push(position);
                 journal.set_aside = journal.set_aside.saturating_add(requests);
             } else if is_hole {
                 let (end, committed) = (journal.end(), journal.progress.committed);
                 journal.hole_bytes += end.offset.saturating_sub(committed.offset);
                 journal.finish(end);
             }
-            Ok(Step::Done(()))
+            Ok(VersionedResult::Done(()))
         }))
     }
 
     fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64> {
         let (version, oldest) = (version.to_owned(), self.now().saturating_sub(FENCE_TTL));
-        Box::pin(self.with(Access::Write, move |state| {
+        Box::pin(self.with(StateAccess::Write, move |state| {
             let is_stale = state.stale::<()>(&version).is_some();
             let fences = &mut state.kept.fences;
             let before = fences.len();

@@ -33,12 +33,12 @@ use crate::task::boxed;
 use tower_pulse_model::slice::Precisions;
 
 /// The maximum bytes of entries that are not folded. Tests may set another maximum. The journal has few entries,
-/// because each flush folds all entries: its own, and those of flushes whose futures were dropped.
+/// because each flush folds all entries, including those of flushes whose futures were dropped.
 const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How a piece of work accesses the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum StateAccess {
     /// Reads the state, or changes only the part that is lost at the end of the process.
     Read,
     /// Changes the part that a file stores.
@@ -62,7 +62,7 @@ pub trait Executor: Send + Sync {
     ///
     /// # Errors
     /// The work cannot begin, and is not done.
-    fn begin(&self, access: Access, work: Work) -> Result<()>;
+    fn begin(&self, access: StateAccess, work: Work) -> Result<()>;
 
     /// The number of an instance's last durable call, if calls become durable some time after they are appended.
     fn durable_seq(&self, _instance: &str) -> Option<u64> {
@@ -112,7 +112,7 @@ impl InProcessStore {
     /// The work may be done even if the future is dropped.
     pub async fn with<R: Send + 'static>(
         &self,
-        access: Access,
+        access: StateAccess,
         work: impl FnOnce(&mut State) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
@@ -124,7 +124,7 @@ impl InProcessStore {
     /// Does work, and waits for its result.
     async fn run(
         &self,
-        access: Access,
+        access: StateAccess,
         work: Box<dyn FnOnce(&mut State) -> WorkResult + Send>,
     ) -> WorkResult {
         let (answer, answered) = oneshot::channel();

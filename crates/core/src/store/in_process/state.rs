@@ -15,7 +15,7 @@ use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::RolledUp;
 
 packed! {
-    /// The part of the state that a file stores as one value. A file stores the entries of the journal one by one.
+    /// The part of the state that a file stores as one value, except for the entries of the journal.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct StoredState {
         /// The name of the store's generation.
@@ -37,7 +37,7 @@ packed! {
         /// The slices that were already added to coarser tiers.
         pub rolled: RolledUp,
         /// The times in which no instance recorded. In a store in memory, which ends with its process, only tests set
-        /// them.
+        /// gaps.
         pub gaps: Vec<Gap>,
     }
 }
@@ -45,7 +45,7 @@ packed! {
 /// The data of a store in one process.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 pub struct State {
-    /// The small part, which a file stores as one value, except for the entries of the journal.
+    /// The part that a file stores as one value, except for the entries of the journal.
     pub kept: StoredState,
     /// The slices of counters.
     pub counters: Counters,

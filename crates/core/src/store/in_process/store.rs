@@ -1,7 +1,7 @@
 //! Implements the traits of a store with the state of one process.
 
 use super::table_reads::len_of_part;
-use super::{Access, InProcessStore};
+use super::{InProcessStore, StateAccess};
 use crate::condition::{Condition, Warning};
 use crate::store::journal::Journal;
 use crate::store::locality::{IN_PROCESS, Locality};
@@ -34,8 +34,8 @@ impl Store for InProcessStore {
     }
 
     fn reset_remedy(&self) -> Option<&'static str> {
-        let is_told = !self.executor.trouble().is_empty();
-        (!is_told).then_some("look for who has deleted its data")
+        let has_trouble = !self.executor.trouble().is_empty();
+        (!has_trouble).then_some("look for the program that deleted its data")
     }
 
     fn explains_failures(&self) -> bool {
@@ -56,7 +56,7 @@ impl Store for InProcessStore {
     }
 
     fn sync(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.with(Access::Durable, |_| Ok(())))
+        Box::pin(self.with(StateAccess::Durable, |_| Ok(())))
     }
 
     fn durable_seq(&self, instance: &str) -> Option<u64> {
@@ -71,13 +71,15 @@ impl Query for InProcessStore {
 
     fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot> {
         let precisions = self.precisions.clone();
-        Box::pin(self.with(Access::Read, move |state| Ok(state.fleet(&precisions, now))))
+        Box::pin(self.with(StateAccess::Read, move |state| {
+            Ok(state.fleet(&precisions, now))
+        }))
     }
 
     fn counters<'a>(&'a self, query: &'a CounterQuery) -> StoreFuture<'a, Vec<CounterSeries>> {
         Box::pin(async move {
             let asked = query.clone();
-            let slices = self.with(Access::Read, move |state| {
+            let slices = self.with(StateAccess::Read, move |state| {
                 let names = asked.names.iter();
                 let slices = names.map(|name| state.counters.slices(name, asked.precision));
                 Ok(slices.collect::<Vec<_>>())
@@ -98,7 +100,7 @@ impl Query for InProcessStore {
 
     fn counter_names<'a>(&'a self, precisions: &'a [u32]) -> StoreFuture<'a, Vec<String>> {
         let precisions = precisions.to_vec();
-        Box::pin(self.with(Access::Read, move |state| {
+        Box::pin(self.with(StateAccess::Read, move |state| {
             Ok(state.counters.names(&precisions))
         }))
     }
@@ -107,7 +109,7 @@ impl Query for InProcessStore {
         let limit = limit.min(RANKING_LEN);
         Box::pin(async move {
             let since = self
-                .with(Access::Read, |state| Ok(state.kept.ranked_since))
+                .with(StateAccess::Read, |state| Ok(state.kept.ranked_since))
                 .await?;
             read::slowest(self, since, limit, self.now()).await
         })
@@ -126,7 +128,7 @@ impl TableReader for InProcessStore {
                 }
                 let (part, later) = unread.split_at(len_of_part(unread));
                 let part = part.to_vec();
-                let answered = self.with(Access::Read, move |state| {
+                let answered = self.with(StateAccess::Read, move |state| {
                     let answers = part.iter().map(|read| state.answer(read, now));
                     answers.collect::<Result<Vec<_>, _>>()
                 });

@@ -13,7 +13,7 @@ use crate::store::table_reads::{Field, RankingPlace, TablePage, TableRead, numbe
 use tower_pulse_model::pack::{pack, to_hex};
 use tower_pulse_model::tier::{Revision, TierSlice};
 
-/// Number of values that are read at once.
+/// The most values that are read at once, unless one read asks for more.
 const VALUES_AT_ONCE: usize = 1_000;
 
 /// The number of reads that are answered at once.
@@ -30,7 +30,6 @@ pub(super) fn len_of_part(reads: &[TableRead]) -> usize {
 }
 
 impl State {
-    /// Answers a read.
     pub(super) fn answer(&self, read: &TableRead, now: i64) -> Result<TablePage> {
         let (tables, kept) = (&self.tables, &self.kept);
         Ok(match read {
@@ -72,7 +71,7 @@ fn ids_at(tables: &Tables, table: &Table, ranks: &Range<usize>, now: i64) -> Res
     if ranks.is_empty() {
         return Ok(Vec::new());
     }
-    // A heap with the id of the lowest rank on top.
+    // The first ids so far, with the last of them on top.
     let mut first: BinaryHeap<Reverse<(i64, Vec<u8>)>> = BinaryHeap::new();
     tables.visit(table, None, now, &mut |id, sum| {
         if let Some(sum) = number(sum) {
@@ -109,7 +108,7 @@ fn places(
         return Ok(vec![None; asked.len()]);
     }
     sorted.order();
-    // The number of other ids between each of these ids and the id before it.
+    // By `n`: the number of ids from `sorted[n - 1]` on that are before `sorted[n]`.
     let mut between = vec![0; sorted.len() + 1];
     tables.visit(table, None, now, &mut |id, sum| {
         if let Some(sum) = number(sum) {

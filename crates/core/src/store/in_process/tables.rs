@@ -26,7 +26,7 @@ pub struct Tables {
     /// The fields.
     pub fields: Box<dyn Fields>,
     by_name: Map<Table, Extent>,
-    /// The limit on the bytes of the records, or of all tables.
+    /// The limit in bytes, and the tables to which it applies.
     pub bound: Bound,
     /// When expired tables were last removed.
     expired_at: i64,
@@ -177,9 +177,9 @@ impl Tables {
         *bounded = *bounded + after - before;
     }
 
-    /// Removes the tables that have expired. Then removes the oldest records and minute reports until the limit is met.
-    /// Records of the finest tier are removed first, because coarser tiers include them. Records that must still be
-    /// rolled up stay.
+    /// Once a minute, removes the tables that have expired. Then removes the oldest minute reports beyond their part of
+    /// the limit, and the oldest records until the limit is met. Records of the finest tier are removed first, because
+    /// coarser tiers include them. Records that must still be rolled up stay.
     pub fn retain(&mut self, rolled: &RolledUp, now: i64) -> Result<()> {
         if now.saturating_sub(self.expired_at) >= EXPIRY_INTERVAL || now < self.expired_at {
             self.expired_at = now;
@@ -190,14 +190,14 @@ impl Tables {
                 self.remove(table)?;
             }
         }
-        while self.report_bytes > self.room().1 / REPORTS_PART
+        while self.report_bytes > self.bytes_and_limit().1 / REPORTS_PART
             && let Some(minute) = self.oldest_report()
         {
             self.remove(&Table::InstanceMinutes { minute })?;
             self.remove(&Table::VersionMinutes { minute })?;
         }
         loop {
-            let (bytes, most) = self.room();
+            let (bytes, most) = self.bytes_and_limit();
             let oldest = (bytes > most).then(|| self.oldest_records(rolled));
             let Some(Some(table)) = oldest else {
                 return Ok(());
@@ -208,7 +208,7 @@ impl Tables {
     }
 
     /// The approximate bytes of the bounded tables, and their limit.
-    fn room(&self) -> (usize, usize) {
+    fn bytes_and_limit(&self) -> (usize, usize) {
         match self.bound {
             Bound::Records(most) => (self.record_bytes + self.report_bytes, most),
             Bound::All(most) => (self.bytes, most),
@@ -220,10 +220,10 @@ impl Tables {
         let first = Table::records((0, i64::MIN));
         let tables = self.by_name.after(Some(&first));
         let mut slices = tables.map_while(|(table, _)| Some((table, table.slice()?)));
-        let dropped = slices.find(|(_, (seconds, start))| {
+        let oldest = slices.find(|(_, (seconds, start))| {
             *seconds != FINEST.seconds || rolled.contains(*start) && !rolled.is_pending(*start)
         });
-        dropped.map(|(table, _)| table.clone())
+        oldest.map(|(table, _)| table.clone())
     }
 
     /// The oldest minute that has reports.
@@ -250,8 +250,7 @@ impl Tables {
         }
     }
 
-    /// Calls `show` with the fields of a table and their values, sorted by field, from the first field after `after`
-    /// on, until `show` breaks.
+    /// Calls `show` with a table's fields after `after` and their values, sorted by field, until `show` breaks.
     pub fn visit(
         &self,
         table: &Table,
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_records_are_dropped_by_size_and_pending_ones_stay() {
+    fn the_oldest_records_are_removed_by_size_and_pending_ones_stay() {
         let rolled = unpack(&pack(&(59_940i64, Vec::<i64>::new()))).unwrap();
         let mut tables = empty();
         let coarse = [(1_800, 57_600), (1_800, 59_400), (21_600, 43_200)];
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_reports_are_dropped_beyond_their_part() {
+    fn the_oldest_reports_are_removed_beyond_their_part() {
         let (mut tables, rolled) = (empty(), RolledUp::default());
         for minute in [NOW, NOW + 60, NOW + 120] {
             write(&mut tables, Table::InstanceMinutes { minute });

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::state::State;
-use super::{Access, InProcessStore};
+use super::{InProcessStore, StateAccess};
 use crate::error::Result;
 use crate::store::table::{CONTEXTS, FieldWrites, Table};
 use crate::store::table_reads::number;
@@ -20,19 +20,19 @@ use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 
 impl Upkeep for InProcessStore {
     fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus> {
-        Box::pin(self.with(Access::Read, move |state| state.status(now)))
+        Box::pin(self.with(StateAccess::Read, move |state| state.status(now)))
     }
 
     fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> StoreFuture<'a, (Fleet, StoreStatus)> {
         let (heartbeat, now) = (heartbeat.clone(), heartbeat.at);
-        Box::pin(self.with(Access::Read, move |state| {
+        Box::pin(self.with(StateAccess::Read, move |state| {
             Ok((state.heartbeats.beat(heartbeat), state.status(now)?))
         }))
     }
 
     fn deregister<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
         let instance = instance.to_owned();
-        Box::pin(self.with(Access::Read, move |state| {
+        Box::pin(self.with(StateAccess::Read, move |state| {
             state.heartbeats.instances.remove(&instance);
             Ok(())
         }))
@@ -40,7 +40,7 @@ impl Upkeep for InProcessStore {
 
     fn clean<'a>(&'a self, pass: &'a Pass) -> StoreFuture<'a, Option<Cleaned>> {
         let (pass, precisions) = (pass.clone(), self.precisions.clone());
-        Box::pin(self.with(Access::Write, move |state| {
+        Box::pin(self.with(StateAccess::Write, move |state| {
             let mut cleaned = Cleaned::default();
             state.counters.clean(&pass, &precisions, &mut cleaned);
             cleaned.contexts = state.forget_contexts(&pass)?;
@@ -124,7 +124,6 @@ impl State {
         slices
     }
 
-    /// The status of the store and its fleet.
     fn status(&self, now: i64) -> Result<StoreStatus> {
         let specs = self.tables.all(&Table::RankingSpecs, now)?;
         let specs = specs.iter();

@@ -31,7 +31,6 @@ pub struct BookStatistics {
     pub problems: Vec<Problem>,
 }
 
-/// The contexts that have this name.
 pub(in crate::store) fn contexts<'a>(
     reader: &'a dyn TableReader,
     exports: Option<&'a dyn Exports>,
@@ -64,7 +63,7 @@ pub(in crate::store) fn contexts<'a>(
         let contexts = contexts.map(|kind| (ContextId::new(kind, name), hours.clone()));
         let problems = &mut Vec::new();
         let mut contexts = snapshots(reader, contexts.collect(), &rolled, now, problems).await?;
-        // `<all>` is in no table. It is kept if the store has any context, or if `<all>` has samples in these hours.
+        // `<all>` is in no table, and is kept if the store has any context, or if `<all>` has samples in these hours.
         contexts.retain(|context| {
             let is_empty = context.hour.is_none() && context.last_hour.is_none();
             context.kind != Kind::All || has_contexts || !is_empty
@@ -73,7 +72,6 @@ pub(in crate::store) fn contexts<'a>(
     })
 }
 
-/// Contexts from index `offset` on, with their exported statistics and their records.
 pub(in crate::store) fn book_statistics<'a>(
     reader: &'a dyn TableReader,
     exports: Option<&'a dyn Exports>,
@@ -98,7 +96,6 @@ pub(in crate::store) fn book_statistics<'a>(
     })
 }
 
-/// Contexts with the samples of the current hour and of the hour before.
 async fn snapshots(
     reader: &dyn TableReader,
     contexts: Vec<(ContextId, ExportedHours)>,

@@ -18,7 +18,6 @@ pub type InstanceReports = Vec<(Arc<str>, InstanceMinute)>;
 /// the order of their ids.
 pub type VersionRecords = Vec<(Arc<str>, Vec<ReportedContext>)>;
 
-/// The reports of each instance for the minutes.
 pub(in crate::store) fn minute_reports<'a>(
     reader: &'a dyn TableReader,
     minutes: &'a [i64],
@@ -28,7 +27,6 @@ pub(in crate::store) fn minute_reports<'a>(
     Box::pin(unpacked(reader, tables, instances))
 }
 
-/// The records of each version for the minutes.
 pub(in crate::store) fn version_records<'a>(
     reader: &'a dyn TableReader,
     minutes: &'a [i64],
@@ -38,7 +36,6 @@ pub(in crate::store) fn version_records<'a>(
     Box::pin(unpacked(reader, tables, versions))
 }
 
-/// The reports of a minute, by the name of the instance.
 fn instances(fields: &[Field]) -> InstanceReports {
     let instance = |(instance, packed): &Field| {
         let name = std::str::from_utf8(instance).ok()?;
@@ -49,7 +46,6 @@ fn instances(fields: &[Field]) -> InstanceReports {
     instances
 }
 
-/// The contexts of the versions that ran side by side in a minute, by version.
 fn versions(fields: &[Field]) -> VersionRecords {
     let mut versions = Vec::new();
     for (field, packed) in fields {

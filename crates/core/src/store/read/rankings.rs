@@ -19,12 +19,12 @@ use tower_pulse_model::ranking::{RankingSpec, RankingState};
 const MAX_TRIES: usize = 20;
 /// Number of ids that are read at once.
 const IDS_AT_ONCE: usize = 10_000;
-/// An exact answer subtracts the expired slices (those that left the window) from all sums. Such an answer
-/// reads at most this many ids, of the ranking and of these slices. With more ids, only the ids that may be in the
-/// answer are corrected, until the folder has subtracted the slices.
+/// An exact answer subtracts the expired slices, which have left the window, from all sums. An exact answer reads at
+/// most this many ids, of the ranking and of these slices. With more ids, only the ids that may be in the answer are
+/// corrected, until the folder has subtracted the slices.
 const MAX_EXACT_IDS: usize = 20_000;
-/// With more ids than [`MAX_EXACT_IDS`], an answer subtracts at most this number of slices, and reads
-/// [`MORE_CANDIDATES`] further ids, because a subtraction may bring them into the answer.
+/// With more ids than [`MAX_EXACT_IDS`], an answer subtracts at most this number of slices. A subtraction may bring
+/// other ids into the answer, so [`MORE_CANDIDATES`] further ids are read.
 const MAX_CORRECTED_SLICES: usize = 8;
 const MORE_CANDIDATES: usize = 500;
 
@@ -55,7 +55,6 @@ pub struct RankedId {
 }
 
 impl RankedId {
-    /// An id and its sum.
     pub(crate) fn new(id: impl Into<String>, score: i64) -> Self {
         Self {
             id: id.into(),
@@ -67,11 +66,11 @@ impl RankedId {
 /// A part of a ranking.
 #[derive(Clone, Debug)]
 pub struct RankingPage {
-    /// The configuration with which instances last added to the ranking.
+    /// The configuration in effect.
     pub spec: RankingSpec,
     /// Number of ids.
     pub total: usize,
-    /// The sum of the amounts that were added to ids for which the ranking had no room.
+    /// The sum of the counts for which the ranking had no room.
     pub dropped: u64,
     /// The ids that were asked for by rank, highest first. Equal scores are in descending order of the ids.
     pub top: Vec<RankedId>,
@@ -106,7 +105,6 @@ impl RankingPage {
     }
 }
 
-/// The names of the rankings that have ids, in order.
 pub(in crate::store) fn ranking_names<'a>(
     reader: &'a dyn TableReader,
 ) -> StoreFuture<'a, Vec<String>> {
@@ -119,7 +117,6 @@ pub(in crate::store) fn ranking_names<'a>(
     })
 }
 
-/// A part of a ranking; `None` if the store does not have the ranking.
 pub(in crate::store) fn ranking_page<'a>(
     reader: &'a dyn TableReader,
     query: &'a RankingQuery,
@@ -134,7 +131,6 @@ pub(in crate::store) fn ranking_page<'a>(
     })
 }
 
-/// A query in progress.
 struct Reading<'a> {
     reader: &'a dyn TableReader,
     query: &'a RankingQuery,
@@ -275,8 +271,7 @@ impl Reading<'_> {
         Err(self.changes_too_often())
     }
 
-    /// Answers with the ids of the totals. Subtracts the expired slices from their sums; at most
-    /// [`MAX_CORRECTED_SLICES`].
+    /// Answers with the ids of the totals. Subtracts the slices in `expired` from their sums.
     async fn corrected_page(
         &self,
         spec: RankingSpec,
@@ -365,7 +360,6 @@ impl Reading<'_> {
     }
 }
 
-/// The state of a ranking, from its field.
 fn state_in(mut page: TablePage) -> Option<RankingState> {
     unpack(&page.value()?)
 }

@@ -42,7 +42,7 @@ fn bytes_of(records: &HeldRecords) -> usize {
     records.len() * PER_RECORD + packed.map(|packed| packed.len()).sum::<usize>()
 }
 
-/// The records of the series that were read most recently. Ordered by their last read; the newest is at the end.
+/// The records of the series that were read most recently, newest last.
 #[derive(Default)]
 pub struct RecordCache(Mutex<Vec<Series>>);
 
@@ -56,8 +56,8 @@ impl RecordCache {
         series.map(|series| series.records).unwrap_or_default()
     }
 
-    /// Caches the records of a series, and drops the series that were read longest ago. Records that exceed the limit
-    /// alone are not cached, and do not cause others to be dropped.
+    /// Caches the records of a series. To make room, drops the series that were read longest ago. Records that alone
+    /// exceed the limit are not cached, and displace no others.
     pub(super) fn put(&self, id: SeriesId, created: i64, records: HeldRecords) {
         let mut held = lock(&self.0);
         held.retain(|series| series.id != id);
@@ -86,40 +86,30 @@ mod tests {
     use super::*;
     use tower_pulse_model::context::Kind;
 
-    #[test]
-    fn the_series_that_were_read_last_are_held() {
-        let cache = RecordCache::default();
-        let id = |n: usize| (RecordId::new(Kind::Http, &n.to_string()), 60);
-        let records = |revision| {
-            let record = HeldRecord {
-                revision: Some(revision),
-                packed: None,
-            };
-            HeldRecords::from([((60, 0), record)])
+    fn id(number: usize) -> SeriesId {
+        (RecordId::new(Kind::Http, &number.to_string()), 60)
+    }
+
+    fn records(revision: Revision, bytes: usize) -> HeldRecords {
+        let record = HeldRecord {
+            revision: Some(revision),
+            packed: Some(vec![0; bytes].into()),
         };
-        for n in 0..=MAX_SERIES {
-            cache.put(id(n), 5, records(n as u64));
+        HeldRecords::from([((60, 0), record)])
+    }
+
+    #[test]
+    fn the_series_that_were_read_last_are_held_unless_they_exceed_the_limit_alone() {
+        let cache = RecordCache::default();
+        for number in 0..=MAX_SERIES {
+            cache.put(id(number), 5, records(number as u64, 1));
         }
         assert!(cache.take(id(0), 5).is_empty());
         assert_eq!(cache.take(id(1), 5)[&(60, 0)].revision, Some(1));
         assert!(cache.take(id(1), 5).is_empty(), "it was taken");
         assert!(cache.take(id(2), 6).is_empty(), "of another generation");
-    }
-
-    #[test]
-    fn a_series_that_exceeds_the_limit_drops_no_others() {
-        let cache = RecordCache::default();
-        let [small, large] = ["small", "large"].map(|name| (RecordId::new(Kind::Http, name), 60));
-        let records = |bytes: usize| {
-            let record = HeldRecord {
-                revision: None,
-                packed: Some(vec![0; bytes].into()),
-            };
-            HeldRecords::from([((60, 0), record)])
-        };
-        cache.put(small, 5, records(1));
-        cache.put(large, 5, records(MAX_BYTES));
-        assert!(cache.take(large, 5).is_empty());
-        assert_eq!(cache.take(small, 5).len(), 1);
+        cache.put(id(0), 5, records(7, MAX_BYTES));
+        assert!(cache.take(id(0), 5).is_empty(), "too large");
+        assert_eq!(cache.take(id(3), 5).len(), 1, "still held");
     }
 }

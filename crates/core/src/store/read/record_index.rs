@@ -26,14 +26,13 @@ pub struct RecordIndex {
     pub recorded: RecordedTime,
 }
 
-/// The index of the records at `now`.
 pub(in crate::store) fn record_index<'a>(
     reader: &'a dyn TableReader,
     now: i64,
 ) -> StoreFuture<'a, RecordIndex> {
     Box::pin(async move {
-        // The order matters. If a minute is rolled up between two reads, it counts as pending, and the record of the
-        // wider slice, which is read later, says that it includes the minute.
+        // The order matters. A minute that is rolled up between two reads counts as pending. The record of the wider
+        // slice is read later, and says that it includes the minute.
         let mut reads = vec![TableRead::State, TableRead::Revisions];
         reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
         let mut answers = reader.read_tables(Purpose::Query, &reads).await?;

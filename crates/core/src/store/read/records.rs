@@ -72,7 +72,7 @@ impl SlicesToCombine {
         }
     }
 
-    /// All slices of a query that are retained.
+    /// The retained slices of a query.
     fn retained(query: &RecordQuery, rolled: &RolledUp) -> Self {
         let (now, tier) = (query.now, query.tier);
         let seconds = i64::from(tier.seconds);
@@ -104,7 +104,7 @@ impl SlicesToCombine {
 /// Reads the records of a context in many slices.
 struct SeriesReader<'a> {
     reader: &'a dyn TableReader,
-    /// The cache of records, with the beginning of the store's generation.
+    /// The cache of records, and when the store's generation began.
     cache: Option<(&'a RecordCache, i64)>,
     revisions: HashMap<TierSlice, Revision>,
 }

@@ -20,7 +20,6 @@ pub type SliceRecords = Vec<(RecordId, Record)>;
 /// The packed records of contexts in a slice; `None` for a context without a record.
 pub type PackedRecords = Vec<Option<Vec<u8>>>;
 
-/// The records of slices, in the order of the slices.
 pub(in crate::store) fn slice_records<'a>(
     reader: &'a dyn TableReader,
     slices: &'a [TierSlice],
@@ -29,7 +28,6 @@ pub(in crate::store) fn slice_records<'a>(
     Box::pin(unpacked(reader, tables, records))
 }
 
-/// The packed records of contexts in each slice, in the order of the contexts.
 pub(in crate::store) fn packed_records<'a>(
     reader: &'a dyn TableReader,
     slices: &'a [TierSlice],

@@ -16,7 +16,6 @@ pub struct SlowRequestQuery {
     pub hour: i64,
 }
 
-/// The slowest and the newest failed requests of the contexts in a query, in the order of the query.
 pub(in crate::store) fn slow_requests<'a>(
     reader: &'a dyn TableReader,
     query: &'a SlowRequestQuery,

@@ -26,9 +26,8 @@ fn minutes_of(minutes: impl IntoIterator<Item = (Moments, Moments)>) -> Vec<Side
     minutes.collect()
 }
 
-/// The difference in three minutes or more.
 fn compared(measure: Measure, minutes: impl IntoIterator<Item = (Moments, Moments)>) -> Difference {
-    compare(&minutes_of(minutes), measure, 0, 3).expect("there are enough")
+    compare(&minutes_of(minutes), measure, 0, 3).expect("enough minutes")
 }
 
 #[test]
@@ -58,7 +57,7 @@ fn shares_of_errors_are_compared() {
 }
 
 #[test]
-fn minutes_that_differ_among_themselves_say_less() {
+fn minutes_that_vary_are_weaker_evidence() {
     let others = timed(100.0, 0.0, 0.3);
     let [even, uneven] = [[0.4; 4], [0.9, -0.1, 0.9, -0.1]].map(|logs| {
         let minutes = logs.map(|log| (timed(100.0, log, 0.3), others));
@@ -93,7 +92,7 @@ fn an_instance_is_out_of_line_since_its_difference_began() {
     let own = [0.1, -0.1, 0.0, 0.5, 0.3, 0.4].map(|log| (timed(50.0, log, 0.3), others));
     let mut sides = minutes_of(own);
     assert_eq!(turning_point(&sides, Measure::Time, 0.4), 3);
-    // Minutes in which only one side had requests have no effect.
+    // Minutes without requests of both sides have no effect.
     sides[3].2 = Moments::default();
     sides[2].1 = Moments::default();
     assert_eq!(turning_point(&sides, Measure::Time, 0.4), 4);

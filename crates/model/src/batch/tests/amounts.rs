@@ -1,5 +1,3 @@
-//! Tests of a batch's amounts.
-
 use super::*;
 use crate::amounts::Amounts;
 use crate::tests::{amounts, spec};
@@ -8,7 +6,7 @@ const NOW: i64 = 1_700_000_040;
 
 #[test]
 fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
-    let mut batch = Batch::new(Precisions::default());
+    let mut batch = Batch::default();
     assert!(batch.amounts().is_zero());
     for (second, n) in [(0, 5), (1, -5), (400_000, 7)] {
         batch.count(&"stock".into(), NOW + second, n);
@@ -26,7 +24,7 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
     }
     // There is no room for `c`, which added 1.
     posts.limit();
-    let mut ranked = Batch::new(Precisions::default());
+    let mut ranked = Batch::default();
     ranked.add_ranking("posts".into(), posts);
     assert_eq!(ranked.amounts(), amounts(0, 1 + 3 + 8 + 1, 0));
 }
@@ -35,24 +33,22 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
 fn each_request_counts_once() {
     let samples = [(0, 0, false), (1, 0, true), (1, 1, false)];
     let samples = samples.map(|(name, second, error)| (name, NOW + second, 5, error));
-    let batch = batch_of(&samples, &Precisions::default());
+    let batch = batch_of(&samples);
     let counted = batch.amounts();
     // Each request adds 2 to a counter as well.
-    assert_eq!((counted.requests, counted.additions), (3, 6));
-    assert_eq!(batch.amounts_beside_requests().requests, 0);
+    assert_eq!((counted.samples, counted.additions), (3, 6));
+    assert_eq!(batch.amounts_beside_samples().samples, 0);
 }
 
 #[test]
 fn the_amounts_of_the_parts_add_up_to_those_of_the_batch() {
-    let mut batch = Batch::new(Precisions::default());
+    let mut batch = Batch::default();
     for n in 0..100 {
         batch.count(&n.to_string().into(), NOW, n);
     }
     batch.add_report(report(NOW, Vec::new()));
-    let (all, mut parts) = (batch.amounts(), Amounts::default());
-    while !batch.is_empty() {
-        parts += batch.split(24).amounts();
-    }
-    assert_eq!(parts, all);
-    assert_eq!(all, amounts(0, 4_950, 1));
+    let mut sum = Amounts::default();
+    let parts = parts_of(&batch, 24);
+    parts.iter().for_each(|part| sum += part.amounts());
+    assert_eq!([sum, batch.amounts()], [amounts(0, 4_950, 1); 2]);
 }

@@ -1,5 +1,3 @@
-//! Tests of marks in a batch.
-
 use super::*;
 use crate::mark::MAX_PENDING_MARKS;
 
@@ -9,8 +7,7 @@ fn marks_are_merged_by_id_and_refused_if_there_is_no_room() {
         let mark = Mark::of_text(number.to_string(), number as i64, "deploy");
         mark.expect("it is short")
     };
-    let mut batch = Batch::new(Precisions::default());
-    let mut other = batch.clone();
+    let (mut batch, mut other) = (Batch::default(), Batch::default());
     for number in 0..MAX_PENDING_MARKS {
         assert_eq!(batch.add_mark(mark(number)), Ok(()));
     }
@@ -26,13 +23,7 @@ fn marks_are_merged_by_id_and_refused_if_there_is_no_room() {
 
     // Marks are sent first, because an operator waits for them.
     batch.count(&"sales".into(), 60, 1);
-    let (whole, mut again) = (batch.clone(), Batch::new(Precisions::default()));
-    let mut parts = Vec::new();
-    while !batch.is_empty() {
-        let part = batch.split(150);
-        parts.push((part.marks.len(), part.counters.len()));
-        again.merge(part);
-    }
-    assert_eq!(parts, [(MAX_PENDING_MARKS, 1), (1, 0)]);
-    assert_eq!(again, whole);
+    let parts = parts_of(&batch, 150).into_iter();
+    let lens = parts.map(|part| (part.marks.len(), part.counters.len()));
+    assert!(lens.eq([(MAX_PENDING_MARKS, 1), (1, 0)]));
 }

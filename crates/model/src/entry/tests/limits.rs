@@ -1,4 +1,4 @@
-//! The largest calls of a sender at the maxima of the builder are read, and larger ones are refused.
+//! The largest calls that a sender makes at the builder's maxima are read, and larger ones are refused.
 
 use super::*;
 use crate::batch::MAX_CALL_COST;
@@ -6,7 +6,7 @@ use crate::context::MAX_NAME;
 use crate::entry::MAX_ENTRY_BYTES;
 use crate::ranking::MAX_RANKING_SLICES;
 use crate::slice::{MAX_PRECISIONS, MAX_RETAINED};
-use crate::tally::{MAX_KINDS, MAX_WINDOW_KINDS};
+use crate::tally::{MAX_KINDS, MAX_WINDOW_KEYS};
 use crate::tier::FINEST;
 
 const NOW: i64 = 1_700_000_000;
@@ -21,9 +21,8 @@ fn full_record() -> Aggregate {
     let record = aggregate(&[u64::MAX / 2, 1], buckets.collect(), 1);
     let mut record = timed(record, 17);
     for kind in 0..MAX_KINDS {
-        record
-            .kinds
-            .add(format!("{kind:0MAX_KIND$}").into(), u64::MAX / 600);
+        let kind = format!("{kind:0MAX_KIND$}");
+        record.kinds.add(kind.into(), u64::MAX / 600);
     }
     record.limit();
     record
@@ -44,7 +43,7 @@ fn entries(mut batch: Batch) -> usize {
 
 fn ranking(ids: usize) -> Batch {
     let mut delta = RankingDelta::new(spec(60, 1, 100_000));
-    // Removals of the longest ids: a call has room for most ids if they are removals, which cost the least.
+    // Removals cost the least, so a call has room for more removals than additions.
     (0..ids).for_each(|id| delta.remove(&format!("{id:0MAX_NAME$}").into()));
     let mut batch = plain();
     batch.add_ranking("ranking".into(), delta);
@@ -107,7 +106,7 @@ fn entries_that_no_sender_makes_are_refused() {
     assert!(!refused(&of_names(&[MAX_NAME])));
     assert!(refused(&of_names(&[1, MAX_NAME + 2])));
 
-    let mut many = Batch::new(Precisions::default());
+    let mut many = Batch::default();
     for n in 0..700 {
         many.add(&n.to_string().into(), Kind::Http, NOW, &one);
     }
@@ -115,25 +114,25 @@ fn entries_that_no_sender_makes_are_refused() {
     assert!(refused(&ranking(13_000)));
     assert!(refused(&reported(3_300, &Aggregate::default())));
 
-    let mut batch = of_names(&[1]);
-    let delta = batch.contexts.values_mut().next().expect("it has one");
-    for (_, record) in delta.records[0].iter_mut() {
-        *record = timed(record.clone(), 65);
+    let with_records = |count: u32, record: &Aggregate| {
+        let mut batch = of_names(&[1]);
+        let delta = batch.contexts.values_mut().next().expect("a context");
+        delta.records[0] = Slices::default();
+        for ago in 0..i64::from(count) {
+            let start = FINEST.slice(NOW) - 60 * ago;
+            delta.records[0].add(start, record.clone(), usize::MAX);
+        }
+        batch
+    };
+    let mut many_codes = one.clone();
+    (0..=4 * MAX_WINDOW_KEYS).for_each(|code| many_codes.codes.add(code as u16, 1));
+    for (count, record, surplus) in [
+        (1, timed(one.clone(), 65), "timers"),
+        (1, many_codes, "codes"),
+        (FINEST.retained + 1, Aggregate::default(), "records"),
+    ] {
+        assert!(refused(&with_records(count, &record)), "too many {surplus}");
     }
-    assert!(refused(&batch), "too many timers");
-    let delta = batch.contexts.values_mut().next().expect("it has one");
-    for (_, record) in delta.records[0].iter_mut() {
-        *record = one.clone();
-        (0..=4 * MAX_WINDOW_KINDS).for_each(|code| record.codes.add(code as u16, 1));
-    }
-    assert!(refused(&batch), "too many codes");
-    let delta = batch.contexts.values_mut().next().expect("it has one");
-    delta.records[0] = Slices::default();
-    for ago in 0..=i64::from(FINEST.retained) {
-        let start = FINEST.slice(NOW) - 60 * ago;
-        delta.records[0].add(start, Aggregate::default(), usize::MAX);
-    }
-    assert!(refused(&batch), "too many records");
 
     let mut bytes = pack(&of_names(&[1]));
     bytes.resize(MAX_ENTRY_BYTES + 1, 0);
@@ -141,7 +140,7 @@ fn entries_that_no_sender_makes_are_refused() {
 }
 
 #[test]
-fn a_ranking_without_length_or_slices_is_refused() {
+fn a_ranking_without_length_or_slices_and_slices_out_of_order_are_refused() {
     let is_read = |interval, slices| {
         let delta = RankingDelta::new(spec(interval, slices, 10));
         let mut batch = plain();
@@ -153,10 +152,7 @@ fn a_ranking_without_length_or_slices_is_refused() {
     for (interval, slices) in [(0, 1), (1, 0), (0, 0), (1, MAX_RANKING_SLICES + 1)] {
         assert!(!is_read(interval, slices), "{interval} s, {slices} slices");
     }
-}
 
-#[test]
-fn slices_that_are_not_in_order_are_refused() {
     let mut batch = plain();
     batch.count(&"c".into(), 120, 1);
     batch.count(&"c".into(), 180, 1);

@@ -29,13 +29,13 @@ fn batch_of(marks: impl IntoIterator<Item = Mark>) -> Batch {
     batch
 }
 
-/// The longest mark that is allowed.
+/// The longest mark that is allowed. No hidden character grows more by its escape than U+061C, `\u{61c}`.
 fn longest(number: usize) -> Mark {
     if number.is_multiple_of(2) {
-        let version = "v".repeat(MAX_VERSION_BYTES).into();
+        let version = "\u{61c}".repeat(MAX_VERSION_BYTES / 2).into();
         return Mark::of_version(i64::MIN + number as i64, &version);
     }
-    let hidden = "\u{ad}".repeat(MAX_MARK_BYTES / 2);
+    let hidden = "\u{61c}".repeat(MAX_MARK_BYTES / 2);
     Mark::of_text(number.to_string(), NOW, &hidden).expect("it is short")
 }
 

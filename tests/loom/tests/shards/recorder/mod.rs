@@ -28,7 +28,6 @@ impl Default for Cells {
 }
 
 impl Cells {
-    /// Adds a sample of a request that succeeded.
     pub fn record(&self, nanos: u64) {
         let sample = cell::Sample(nanos, Outcome::Success, false, 200);
         self.cells.record(0, sample, []);

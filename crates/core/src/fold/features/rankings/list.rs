@@ -13,7 +13,7 @@ use crate::store::table_reads::{Purpose, read_pages};
 use crate::task::boxed;
 
 impl Rankings {
-    /// Reads the rankings of these names.
+    /// Reads the rankings of these names that are not known yet.
     pub(super) async fn load(
         &mut self,
         leased: &LeasedStore<'_>,
@@ -59,9 +59,9 @@ impl Rankings {
                 self.known.entry(name.into()).or_insert(ranking);
             }
         }
-        // The previous folder may have ended before it dropped the surplus ids of these rankings.
+        // The previous folder may have ended before it removed the surplus ids.
         let names: Vec<_> = self.known.keys().cloned().collect();
-        names.iter().for_each(|name| self.touch(name));
+        names.iter().for_each(|name| self.limit_later(name));
         self.is_listed = true;
         Ok(())
     }

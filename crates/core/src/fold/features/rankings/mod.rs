@@ -1,6 +1,6 @@
-//! Folding rankings: `plan` merges the counts of each slice, and their sums, with the values in the store; `upkeep`
-//! subtracts slices that have left the window, and drops ids for which there is no room. `known` is the state of a
-//! ranking that the folder remembers, and `list` reads it.
+//! Folding rankings. `plan` merges the counts of each slice, and their sums, with the values in the store. `upkeep`
+//! subtracts slices that have left the window, and removes ids for which there is no room. `known` is a ranking as the
+//! folder remembers it, and `list` reads rankings from the store.
 
 mod known;
 mod list;
@@ -13,29 +13,28 @@ use std::sync::Arc;
 use self::known::KnownRanking;
 use crate::store::table::FieldWrites;
 
-/// The rankings.
 #[derive(Default)]
 pub(super) struct Rankings {
     /// The rankings of the store, by name.
     known: BTreeMap<Arc<str>, KnownRanking>,
     /// Whether all rankings of the store are known.
     is_listed: bool,
-    /// Rankings that had additions since their surplus ids were last dropped; the longest waiting first.
+    /// Rankings that had additions since their surplus ids were last removed; the longest waiting first.
     to_limit: VecDeque<Arc<str>>,
     /// The rankings that the round adds to, by partition.
     added_to: BTreeMap<usize, BTreeSet<Arc<str>>>,
 }
 
 impl Rankings {
-    /// The states of the rankings that a step adds to.
+    /// The writes of the states of the rankings that a step adds to.
     pub(super) fn writes(&mut self, partitions: &[usize]) -> Vec<FieldWrites> {
         let names = partitions.iter().filter_map(|at| self.added_to.remove(at));
         let names: BTreeSet<_> = names.flatten().collect();
         self.state_writes(&names)
     }
 
-    /// Notes that the surplus ids of a ranking are to be dropped after the round.
-    fn touch(&mut self, name: &Arc<str>) {
+    /// Notes that the surplus ids of a ranking must be removed after the round.
+    fn limit_later(&mut self, name: &Arc<str>) {
         if !self.to_limit.contains(name) {
             self.to_limit.push_back(name.clone());
         }

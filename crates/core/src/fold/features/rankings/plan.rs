@@ -52,7 +52,7 @@ pub(super) fn totals_of(ranking: &Arc<str>) -> Table {
 pub(super) fn number(value: Option<&Vec<u8>>) -> i64 {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     let integer = |text: &str| text.parse::<i64>().ok();
-    // Sums are scores, which are floats; a large one is written with an exponent.
+    // Sums are scores, which are floats. A large score has an exponent.
     let float = |text: &str| Some(text.parse::<f64>().ok()? as i64);
     text.and_then(|text| integer(text).or_else(|| float(text)))
         .unwrap_or(0)
@@ -84,7 +84,7 @@ impl Rankings {
         let rankings = round.rankings.iter();
         let rankings = rankings.map(|(name, delta)| self.begin(leased, name, delta, round));
         let mut all: Vec<Added<'_>> = rankings.collect();
-        self.make_room(leased.journal, &mut all).await?;
+        self.set_room(leased.journal, &mut all).await?;
         let mut fields: Vec<(Table, Vec<Vec<u8>>)> = Vec::new();
         for added in &all {
             if added.may_drop() {
@@ -104,7 +104,7 @@ impl Rankings {
         for added in &all {
             let refused = self.refused_ids(added, &stored);
             let mut dropped: BTreeMap<usize, u64> = BTreeMap::new();
-            if added.counts_dropped {
+            if added.has_dropped {
                 dropped.insert(partition(added.name), added.delta.dropped);
             }
             for (number, &(id, delta)) in added.ids.iter().enumerate() {
@@ -125,8 +125,8 @@ impl Rankings {
             if !added.may_drop() {
                 continue;
             }
-            // Steps are written in the order of their partitions, so each step writes the sum of its own dropped
-            // additions and those of earlier steps.
+            // Partitions are written in this order, so each writes the sum of the additions dropped in it and in
+            // earlier ones.
             let (before, mut sum) = (stored.next(&Table::RankingsDropped), 0u64);
             for (partition, more) in dropped {
                 sum = sum.saturating_add(more);
@@ -153,7 +153,7 @@ impl Rankings {
         let mut added = Added {
             name,
             delta,
-            counts_dropped: delta.dropped > 0 && leased.is_left(partition(name)),
+            has_dropped: delta.dropped > 0 && leased.is_left(partition(name)),
             before: Vec::new(),
             spec: delta.spec,
             oldest: delta.spec.oldest(now),
@@ -184,17 +184,17 @@ impl Rankings {
         if ranking.specs.is_mixed() && !was_mixed {
             tracing::warn!("{}", ranking.specs.warning(name));
         }
-        self.touch(name);
+        self.limit_later(name);
         added
     }
 
     /// Sets the room of each ranking: the number of new ids that it can take in this round.
-    async fn make_room(
+    async fn set_room(
         &mut self,
         journal: &dyn Journal,
         all: &mut [Added<'_>],
     ) -> Result<(), StoreError> {
-        // A ranking to which only a few ids are added needs no count: its surplus is dropped after the round.
+        // A ranking to which only a few ids are added needs no count: its surplus is removed after the round.
         let has_many = |added: &&mut Added<'_>| added.ids.len() > FEW_IDS;
         let mut counted: Vec<_> = all.iter_mut().filter(has_many).collect();
         let is_uncounted = |name: &str| self.known.get(name).is_some_and(|r| r.ids.is_none());
@@ -218,10 +218,10 @@ impl Rankings {
         Ok(())
     }
 
-    /// The new ids for which a ranking has no room. The ids whose newest additions are oldest are refused first, and
-    /// among these the ids with the smallest sums.
+    /// The new ids for which a ranking has no room. The ids whose last addition is oldest are refused first, and among
+    /// these the ids with the smallest sums.
     fn refused_ids<'a>(&mut self, added: &Added<'a>, stored: &Stored) -> HashSet<&'a str> {
-        let totals = stored.left(&totals_of(added.name));
+        let totals = stored.remaining(&totals_of(added.name));
         let new = added.ids.iter().zip(totals);
         let mut new: Vec<_> = new
             .filter(|((_, delta), total)| total.is_none() && !delta.is_removed)
@@ -244,8 +244,8 @@ impl Rankings {
         new.into_iter().take(surplus).map(|(_, _, id)| id).collect()
     }
 
-    /// The writes of the states of some rankings. Each step that adds to a ranking writes its state too, so the state
-    /// always lists every slice that the sums contain.
+    /// The writes of the states of some rankings. Each step that adds to a ranking also writes the ranking's state, so
+    /// the state lists every slice in the sums.
     pub(super) fn state_writes(&self, names: &BTreeSet<Arc<str>>) -> Vec<FieldWrites> {
         let ranking = |name: &'_ Arc<str>| Some((name.clone(), self.known.get(name)?));
         let rankings = names.iter().filter_map(ranking);
@@ -264,8 +264,8 @@ impl Rankings {
 struct Added<'a> {
     name: &'a Arc<str>,
     delta: &'a RankingDelta,
-    /// Whether this round has to count additions that instances have dropped for lack of room.
-    counts_dropped: bool,
+    /// Whether this round must count additions that instances have dropped for lack of room.
+    has_dropped: bool,
     /// The slices of the ranking before this round, which may contain a removed id.
     before: Vec<i64>,
     /// The configuration in effect.
@@ -280,7 +280,7 @@ struct Added<'a> {
 impl<'a> Added<'a> {
     /// Whether additions may be dropped because there is no room.
     fn may_drop(&self) -> bool {
-        self.counts_dropped || self.ids.len() > self.room
+        self.has_dropped || self.ids.len() > self.room
     }
 
     /// Skips the stored numbers of an id for which there is no room. Returns the sum of its additions.
@@ -347,7 +347,7 @@ impl Stored {
     }
 
     /// The remaining values of a table.
-    fn left(&self, table: &Table) -> &[Option<Vec<u8>>] {
+    fn remaining(&self, table: &Table) -> &[Option<Vec<u8>>] {
         self.0.get(table).map_or(&[], std::vec::IntoIter::as_slice)
     }
 

@@ -1,5 +1,5 @@
-//! The upkeep of rankings between rounds: subtracts slices that have left the window from the sums, and drops ids for
-//! which there is no room, some ids at a time.
+//! The upkeep of rankings between rounds, some ids at a time. Slices that have left the window are subtracted from the
+//! sums, and ids for which there is no room are removed.
 //!
 //! An id is taken out of a slice and out of the sums in one step. So a folder that takes over half-way, or resumes in
 //! the next round, continues with the ids that are left.
@@ -17,10 +17,10 @@ use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TablePage, TableRead, read_table};
 
-/// The most ids that are taken out between two rounds for each of two reasons: their slice has left the window, or
-/// there is no room for them.
+/// Between two rounds, about this many ids are taken out because their slice has left the window, and as many for lack
+/// of room.
 const IDS_PER_ROUND: usize = 20_000;
-/// Reading a page of a table costs as much as taking out this many ids.
+/// Reading a page of a table counts as taking out this many ids.
 const IDS_PER_PAGE: usize = 20;
 
 impl Rankings {
@@ -44,7 +44,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Drops the surplus ids of the rankings that had additions.
+    /// Removes the surplus ids of the rankings that had additions.
     pub(in crate::fold) async fn limit(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         let mut left = IDS_PER_ROUND;
         for _ in 0..self.to_limit.len() {
@@ -52,19 +52,19 @@ impl Rankings {
                 break;
             };
             if left == 0 {
-                self.touch(&name);
+                self.limit_later(&name);
                 continue;
             }
             let result = self.limit_ranking(leased, &name, &mut left).await;
             if !matches!(result, Ok(true)) {
-                self.touch(&name);
+                self.limit_later(&name);
             }
             result?;
         }
         Ok(())
     }
 
-    /// Subtracts slices that have left the window from the sums of a ranking, for at most `left` ids.
+    /// Subtracts slices that have left the window from the sums of a ranking, for about `left` ids.
     async fn expire_ranking(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -102,7 +102,7 @@ impl Rankings {
                     break;
                 }
             }
-            self.forget_slice(leased, name, start).await?;
+            self.remove_slice(leased, name, start).await?;
         }
         Ok(())
     }
@@ -127,8 +127,8 @@ impl Rankings {
         leased.write(&writes).await
     }
 
-    /// Drops the smallest counts of the oldest slices until a ranking has at most `max_ids` ids, or `left` ids are
-    /// dropped. Returns whether the ranking is within its limit.
+    /// Removes the smallest counts of the oldest slices until a ranking has at most `max_ids` ids, or `left` ids are
+    /// removed. Returns whether the ranking is within its limit.
     async fn limit_ranking(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -151,9 +151,9 @@ impl Rankings {
             for part in ids.chunks(IDS_AT_ONCE) {
                 let ids: Vec<_> = part.iter().map(|(_, id)| id.clone()).collect();
                 // An id that is also in later slices stays in the ranking, with its additions there.
-                let part = (name, start);
+                let slice = (name, start);
                 taken += self
-                    .take_out(leased, part, &ids, Some(&mut surplus))
+                    .take_out(leased, slice, &ids, Some(&mut surplus))
                     .await?;
                 if surplus == 0 {
                     break;
@@ -163,7 +163,7 @@ impl Rankings {
             if has_more || taken < ids.len() {
                 break;
             }
-            self.forget_slice(leased, name, start).await?;
+            self.remove_slice(leased, name, start).await?;
         }
         if let Some(ranking) = self.known.get_mut(name) {
             ranking.ids = Some(surplus.saturating_add(spec.max_ids as usize).min(count));
@@ -172,8 +172,8 @@ impl Rankings {
     }
 
     /// Takes ids out of a slice, and their counts out of the sums, in one step. With a `surplus`, stops when that many
-    /// ids have left the ranking, and adds their counts to the dropped additions. Returns the number of ids that were
-    /// taken out.
+    /// ids have left the ranking, and adds all counts taken out to the dropped additions. Returns the number of ids
+    /// that were taken out.
     async fn take_out(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -225,7 +225,7 @@ impl Rankings {
     }
 
     /// Removes an empty slice from the state of a ranking. A ranking without slices is removed as well.
-    async fn forget_slice(
+    async fn remove_slice(
         &mut self,
         leased: &mut LeasedStore<'_>,
         name: &Arc<str>,
@@ -290,12 +290,11 @@ async fn smallest_of(
         }
     }
     let mut ids = smallest.into_sorted_vec();
-    // A page may repeat ids of an earlier one.
+    // A page may repeat ids of an earlier page.
     ids.dedup();
     Ok((ids, has_more))
 }
 
-/// Reads a page of a slice.
 async fn page_of(
     journal: &dyn Journal,
     name: &Arc<str>,

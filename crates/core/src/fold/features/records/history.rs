@@ -1,6 +1,6 @@
 //! Records by the day, which a store keeps in addition to the tiers that every store has. The folder that begins or
-//! changes a history first stores the number of days, and then records days. The next folder reads that number and
-//! continues the history, even if it asks for fewer days or none.
+//! changes a history first stores the number of days, and then writes records by the day. The next folder reads that
+//! number and continues the history, even if it asks for fewer days or none.
 
 use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::store::history;
@@ -8,7 +8,7 @@ use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::Purpose;
 use tower_pulse_model::tiers::{History, Tiers};
 
-/// The number of days whose time to live one step renews.
+/// The number of days whose time to live one step extends.
 const DAYS_AT_ONCE: usize = 64;
 
 /// The history as this instance knows it while it holds the lease.
@@ -67,7 +67,7 @@ impl KeptHistory {
     }
 }
 
-/// Extends the time to live of the days of a history to that of a longer history.
+/// Extends the time to live of the stored days for a longer history.
 async fn lengthen(leased: &mut LeasedStore<'_>, before: History, after: History) -> Leased<()> {
     let now = leased.lease.newest_at;
     let (tier, length) = (before.tier(), i64::from(before.tier().seconds));

@@ -25,8 +25,8 @@ use tower_pulse_model::tiers::Tiers;
 const RECORDS_AT_ONCE: usize = 500;
 /// The shortest time to live of the records of a slice, in seconds.
 const LEAST_TTL: i64 = 60;
-/// The number of slices of the finest tier whose records are remembered: the open slice, and the slice before it
-/// for samples that arrive after its end.
+/// The number of slices of the finest tier whose records are remembered: the open slice, and the one before for samples
+/// that arrive after its end.
 const SLICES_REMEMBERED: usize = 2;
 
 /// The records by tier.
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_coarse_past_slice_expires_after_the_rest_of_its_retention() {
+    fn a_coarse_past_slice_expires_at_the_end_of_its_retention() {
         const NOW: i64 = 1_700_000_000;
         let mut rolled = RolledUp::default();
         rolled.advance(NOW);

@@ -1,6 +1,6 @@
 //! The hour-of-week profiles. Some minutes after an hour has ended, the hour is applied to the profile of each context
 //! that has records in it. Each profile says which hours it has, so an instance that takes over can begin an hour again
-//! without adding it twice.
+//! without adding the hour twice.
 
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
 use crate::fold::leased_store::{Leased, LeasedStore};
@@ -17,16 +17,16 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slices::Merge;
 
-/// Seconds from the end of an hour until the hour is applied: instances flush at least once a minute. Samples that
-/// arrive later are in the records, but not in the profiles.
-const LATE: i64 = 180;
-/// The most ended hours that are applied late: the records of half hours are kept for 49 hours.
+/// Seconds from the end of an hour until the hour is applied, because instances may flush only once a minute.
+/// Samples that arrive later are in the records, but not in the profiles.
+const APPLIED_AFTER: i64 = 180;
+/// The most ended hours that are applied at once, because the records of half hours are kept for 49 hours.
 const MOST_HOURS: i64 = 48;
 /// The length, in seconds, of the slices that an hour is made from.
 const HALF_HOUR: u32 = 1_800;
-/// Seconds by which applied hours may be ahead of the hours that have ended, because the clock of an instance may be
-/// ahead. Hours further ahead were applied under a wrong clock, and are taken back. Otherwise no hour would be applied
-/// until the clock reaches them.
+/// Seconds by which applied hours may be ahead of ended hours, because the clock of an instance may be ahead. Hours
+/// further ahead were applied under a wrong clock, and are taken back. Otherwise no hour would be applied until the
+/// clock reaches them.
 const MOST_AHEAD: i64 = 26 * HOUR;
 /// An instance counts as present between two reads of the journal that are at most this many seconds apart.
 const MOST_APART: i64 = 60;
@@ -41,7 +41,6 @@ pub(super) struct Profiles {
 }
 
 impl Profiles {
-    /// Profiles with a maximum number in the store.
     pub(super) fn at_most(most: usize) -> Self {
         Self {
             most,
@@ -56,7 +55,7 @@ impl Profiles {
         if rolled.is_new() {
             return Ok(());
         }
-        let end = hour_of(rolled.until().saturating_sub(LATE));
+        let end = hour_of(rolled.until().saturating_sub(APPLIED_AFTER));
         let applied = self.applied.as_ref().map(RecordedHours::until);
         if applied.is_some_and(|applied| (end..=end + MOST_AHEAD).contains(&applied)) {
             return Ok(());
@@ -67,7 +66,8 @@ impl Profiles {
             catch_up.apply(leased, hour).await?;
         }
         if first < end {
-            leased.write(&catch_up.end(leased.lease.newest_at)).await?;
+            let writes = catch_up.last_writes(leased.lease.newest_at);
+            leased.write(&writes).await?;
         }
         self.applied = Some(catch_up.applied);
         Ok(())
@@ -188,7 +188,7 @@ impl CatchUp<'_> {
             let profile = profiles::newest(packed.map(Vec::as_slice));
             let mut profile = profile.unwrap_or_else(|| Profile::beginning_at(hour));
             if profile.until() > self.end + MOST_AHEAD {
-                profile.take_back(hour);
+                profile.reopen_from(hour);
             }
             if profile.apply(hour, &merged(halves), &self.applied) {
                 self.room -= usize::from(is_new);
@@ -202,8 +202,8 @@ impl CatchUp<'_> {
             .collect())
     }
 
-    /// The writes that finish catching up.
-    fn end(&self, now: i64) -> [FieldWrites; 2] {
+    /// The writes after the last hour.
+    fn last_writes(&self, now: i64) -> [FieldWrites; 2] {
         // The list of applied hours moves to the newer table, as the profiles do.
         let last = self.applied.until() - HOUR;
         let [newer, older] = tables_at(last);

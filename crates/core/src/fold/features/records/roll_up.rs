@@ -136,7 +136,7 @@ pub(super) async fn recorded(
         }
         (listed, reads) = next.into_iter().unzip();
     }
-    // A page may repeat a name of the page before.
+    // A page may repeat an id of the page before.
     for ids in &mut ids {
         ids.order();
         ids.dedup();

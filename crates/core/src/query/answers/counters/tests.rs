@@ -8,7 +8,8 @@ use tower_pulse_model::tiers::Tiers;
 const NOW: i64 = 1_700_000_000;
 const MINUTE: Precision = Precision::new(60, 120);
 
-fn recorded(created: i64) -> Span {
+/// A store that was created at this time, and has recorded ever since.
+pub(in crate::query::answers) fn recorded(created: i64) -> Span {
     Span {
         generation: created,
         recorded: RecordedTime::new(created, []),
@@ -19,7 +20,7 @@ fn recorded(created: i64) -> Span {
     }
 }
 
-/// The service was not running between two moments, in seconds before now.
+/// `from` and `to` are in seconds before `NOW`.
 fn not_running(from: i64, to: i64) -> Span {
     Span {
         recorded: RecordedTime::new(0, [(NOW - from, NOW - to)]),
@@ -29,9 +30,8 @@ fn not_running(from: i64, to: i64) -> Span {
 
 /// Slices of a minute. Each pair has the age in minutes and the count.
 fn counts(minutes: &[(i64, i64)]) -> Vec<SliceCount> {
-    let minutes = minutes.iter();
-    let slices = minutes.map(|(ago, n)| SliceCount::new(NOW - 20 - 60 * ago, *n));
-    slices.collect()
+    let slice = |(ago, n): &(i64, i64)| SliceCount::new(NOW - 20 - 60 * ago, *n);
+    minutes.iter().map(slice).collect()
 }
 
 #[test]

@@ -1,33 +1,35 @@
 //! One run, from the start of the fleet to the table.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tower_pulse::Clock;
 
-use crate::compare::{self, Compared};
-use crate::fault::{Plan, Site, start_server};
+use super::compare::{self, Compared};
+use super::fault::{Plan, Site, start_server};
+use super::fleet::Instance;
+use super::order::{Key, Quantity, Tally};
+use super::reported::{Reported, conditions};
+use super::sample::Samples;
+use crate::faults::scenarios::Report;
 use crate::faults::service::{PREFIX, by_day};
-use crate::fleet::Instance;
-use crate::order::{Key, Quantity, Tally};
-use crate::reported::{Reported, conditions};
-use crate::rig::fold::{JournalKeys, fold_rest};
+use crate::rig::fold::{JournalKeys, fold_unfolded};
 use crate::rig::proxy::Proxy;
-use crate::sample::Samples;
 
 const INSTANCES: usize = 3;
 /// A fault begins every ten seconds.
 const PERIOD: Duration = Duration::from_secs(10);
 /// The least time between the end of a fault and the next fault.
-const REST: Duration = Duration::from_secs(3);
+const LEAST_PAUSE: Duration = Duration::from_secs(3);
 /// The time between two reads of the health or of an answer.
 const PAUSE: Duration = Duration::from_millis(250);
 /// The time within which the API must answer at the end.
 const PATIENCE: Duration = Duration::from_secs(15);
 const HOUR: i64 = 3_600;
 /// The most violations that are printed.
-const MOST_FAULTS: usize = 30;
-/// Counts of health that must be 0 at the end: nothing of the fleet may be refused, set aside or missing.
+const MOST_PRINTED: usize = 30;
+/// Counts of health that must be 0 at the end.
 const ZERO: [&str; 7] = [
     "/fold/late",
     "/fold/skewed",
@@ -38,7 +40,7 @@ const ZERO: [&str; 7] = [
     "/recording/overflowed",
 ];
 
-/// Runs for this long, and prints the table. Returns whether all rules were kept.
+/// Runs the soak for `length`, and prints the tables. Returns whether no rule was violated.
 pub async fn run(length: Duration, seed: u64) -> bool {
     wait_for_next_hour(length).await;
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -47,7 +49,7 @@ pub async fn run(length: Duration, seed: u64) -> bool {
     let began = now();
     let mut site = start(&mut rng).await;
     let mut samples = Samples::new(&site);
-    let (mut faults, mut reported) = (Vec::new(), Reported::default());
+    let (mut report, mut reported) = (Report::default(), Reported::default());
     let conditions = conditions();
     let start = Instant::now();
     let begin = |number: usize| {
@@ -55,19 +57,21 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         start + PERIOD * number as u32 + offset.unwrap_or_default()
     };
     // The store knows all instances before the first fault.
-    watch(&mut site, &mut samples, begin(0) + REST).await;
+    watch(&mut site, &mut samples, begin(0) + LEAST_PAUSE).await;
     for (number, plan) in plans.iter().enumerate() {
         plan.inflict(&mut site).await;
-        let next = begin(number + 1).max(Instant::now() + REST);
+        let next = begin(number + 1).max(Instant::now() + LEAST_PAUSE);
         let recovery = match recover(&mut site, next).await {
             Some(time) => format!("recovered after {:.1} s", time.as_secs_f64()),
             None => "not recovered before the next fault".to_owned(),
         };
         let (at, lasted) = (start.elapsed().as_secs(), plan.length.as_secs_f64());
         eprintln!("{at:>5} s  {}, {lasted:.1} s; {recovery}", plan.fault);
-        // Each planned fault is followed by the fault of a condition, which an instance must report.
+        // After each planned fault comes the fault of a condition. An instance must report the condition.
         let condition = conditions[number % conditions.len()];
-        faults.extend(reported.inflict(condition, &mut site).await);
+        report
+            .faults
+            .extend(reported.inflict(condition, &mut site).await);
         // The instances must recover before the next kill, which may lose only the last flush interval.
         let _ = recover(&mut site, Instant::now() + PERIOD).await;
         watch(&mut site, &mut samples, next).await;
@@ -79,7 +83,7 @@ pub async fn run(length: Duration, seed: u64) -> bool {
     for instance in &mut site.fleet {
         instance.traffic.stop().await;
     }
-    settle(&mut site, &mut faults, began).await;
+    settle(&mut site, &mut report, began).await;
     reported.print();
     println!(
         "\n| Sampled | Median of the second third | Of the last third | Allowed |\n|---|---|---|---|"
@@ -89,35 +93,27 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         let medians = series.medians(length).unwrap_or_default();
         let ([second, last, allowed], name) = (medians, &series.name);
         println!("| {name} | {second} | {last} | {allowed} |");
-        if last > allowed {
-            faults.push(format!(
-                "{name}: grew from {second} to {last}, at most {allowed} is allowed"
-            ));
+        let line = format!("{name}: grew from {second} to {last}, at most {allowed} is allowed");
+        report.fault_if(last > allowed, line);
+    }
+    let has_passed = report.faults.is_empty();
+    if !has_passed {
+        for instance in &site.fleet {
+            let warnings = instance.last_warnings();
+            println!("{}, newest first: {warnings:#?}", instance.life.name());
         }
     }
-    let minutes = length.as_secs_f64() / 60.0;
-    println!(
-        "\n{minutes:.1} minutes, {} faults, seed {seed}",
-        plans.len()
-    );
-    if faults.is_empty() {
-        println!("ok");
-        return true;
-    }
-    for instance in &site.fleet {
-        let warnings = instance.last_warnings();
-        println!("{}, newest first: {warnings:#?}", instance.life.name());
-    }
-    let violations = faults.len();
-    for fault in faults.iter().take(MOST_FAULTS) {
+    for fault in report.faults.iter().take(MOST_PRINTED) {
         println!("VIOLATION: {fault}");
     }
-    println!("{violations} violations, PULSE_SEED={seed}");
-    false
+    let (minutes, faults) = (length.as_secs_f64() / 60.0, plans.len());
+    let violations = report.faults.len();
+    println!("\n{minutes:.1} minutes, {faults} faults, {violations} violations, PULSE_SEED={seed}");
+    has_passed
 }
 
-/// The book's statistics cover two hours. If a run would touch a third hour, waits until the next hour begins, but for
-/// at most three minutes.
+/// The book's statistics cover two hours. If a run would touch a third hour, and the next hour begins within three
+/// minutes, waits for the next hour.
 async fn wait_for_next_hour(length: Duration) {
     let (length, passed) = (length.as_secs() as i64 + 120, now() % HOUR);
     let left = HOUR - passed;
@@ -128,8 +124,7 @@ async fn wait_for_next_hour(length: Duration) {
 }
 
 fn now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    now.as_secs() as i64
+    Clock::system().now_seconds()
 }
 
 async fn start(rng: &mut fastrand::Rng) -> Site {
@@ -180,8 +175,8 @@ async fn recover(site: &mut Site, end: Instant) -> Option<Duration> {
     None
 }
 
-/// Flushes everything, ends the fleet, and compares.
-async fn settle(site: &mut Site, faults: &mut Vec<String>, began: i64) {
+/// Flushes all samples, ends the fleet, and compares the totals.
+async fn settle(site: &mut Site, report: &mut Report, began: i64) {
     for instance in &site.fleet {
         instance.flush().await;
     }
@@ -193,32 +188,23 @@ async fn settle(site: &mut Site, faults: &mut Vec<String>, began: i64) {
     for instance in &mut site.fleet {
         let name = instance.life.name();
         let health = instance.health().await.unwrap_or_default();
-        if health["status"] != "ok" {
-            faults.push(format!(
-                "{name} is {}: {}",
-                health["status"], health["warnings"]
-            ));
-        }
+        let line = format!("{name} is {}: {}", health["status"], health["warnings"]);
+        report.fault_if(health["status"] != "ok", line);
         for pointer in ZERO {
             let n = health.pointer(pointer).and_then(Value::as_u64);
-            if n != Some(0) {
-                faults.push(format!("{name} reports {pointer}: {n:?}"));
-            }
+            report.fault_if(n != Some(0), format!("{name} reports {pointer}: {n:?}"));
         }
-        faults.extend(instance.losses.take());
-        instance.process.signal("TERM");
-        let exit = instance.process.wait_exit(Duration::from_secs(20)).await;
-        if !exit.is_some_and(|exit| exit.success()) {
-            faults.push(format!("{name} ended with {exit:?}"));
-        }
-        faults.extend(instance.traffic.ledger().faults.iter().take(10).cloned());
+        report.faults.extend(instance.loss.take());
+        let within = Duration::from_secs(20);
+        report.terminate(&name, &instance.process, within).await;
+        report
+            .faults
+            .extend(instance.traffic.ledger().faults.iter().take(10).cloned());
     }
-    fold_rest(&site.server.url(), PREFIX).await;
+    fold_unfolded(&site.server.url(), PREFIX).await;
     let mut conn = site.server.connection().await;
     let unfolded = JournalKeys::below(PREFIX).unfolded(&mut conn).await;
-    if unfolded > 0 {
-        faults.push(format!("{unfolded} bytes are not folded"));
-    }
+    report.fault_if(unfolded > 0, format!("{unfolded} bytes are not folded"));
     stored.extend(compare::read_keys(&mut conn, &keys).await);
     if now() / HOUR - began / HOUR > 1 {
         stored.retain(|key, _| key.0 != Quantity::Statistics);
@@ -228,34 +214,26 @@ async fn settle(site: &mut Site, faults: &mut Vec<String>, began: i64) {
     let mut wrong = Vec::new();
     for (key, compared) in compared(site, &stored) {
         sums.entry(key.0).or_default().add(&compared);
-        wrong.extend(
-            compared
-                .is_wrong()
-                .then(|| format!("{key:?}: {compared:?}")),
-        );
+        if compared.is_wrong() {
+            wrong.push(format!("{key:?}: {compared:?}"));
+        }
     }
     println!("\n| Total | Answered | Stored | Difference | At most by kills | Unanswered |");
     println!("|---|---|---|---|---|---|");
     for (quantity, sum) in &sums {
-        let Compared {
-            answered,
-            stored,
-            unanswered,
-            at_kills,
-        } = sum;
+        let (answered, stored) = (sum.answered, sum.stored);
+        let (at_kills, unanswered) = (sum.at_kills, sum.unanswered);
         let difference = stored - answered;
         println!(
             "| {quantity:?} | {answered} | {stored} | {difference} | -{at_kills} | {unanswered} |"
         );
     }
-    // The counter of all requests and the counters by path can be in different calls, and a kill can prevent one of
-    // them.
+    // The counter of all requests and the counters by path can be in different calls. A kill can prevent one call.
     let (all, hits) = (by_day(&mut conn, "hits").await, sums[&Quantity::Hits]);
-    if (all - hits.stored).abs() > hits.at_kills + hits.unanswered {
-        faults.push(format!("{all} hits, {} by path", hits.stored));
-    }
+    let is_wrong = (all - hits.stored).abs() > hits.at_kills + hits.unanswered;
+    report.fault_if(is_wrong, format!("{all} hits, {} by path", hits.stored));
     // These lines come last, because there are many, and they say little about the cause.
-    faults.extend(wrong);
+    report.faults.extend(wrong);
 }
 
 fn compared(site: &Site, stored: &Tally) -> Vec<(Key, Compared)> {
@@ -265,22 +243,22 @@ fn compared(site: &Site, stored: &Tally) -> Vec<(Key, Compared)> {
         .collect()
 }
 
-/// Reads the totals of records from `api/paths`, until the answer has all requests.
+/// Reads the totals of records from `api/paths` until the answer has all requests, or [`PATIENCE`] ends.
 async fn read(site: &Site, keys: &[Key], began: i64) -> Tally {
     let start = Instant::now();
     loop {
         let window = format!("from={began}&to={}", now() + 60);
         let path = format!("/admin/pulse/api/paths?kind=all&limit=100&{window}");
         let answer = site.fleet[0].get(&path).await;
-        let stored = answer.map(|answer: Value| compare::read_answer(&answer, keys));
-        let is_late = start.elapsed() > PATIENCE;
-        if let Some(stored) = stored {
+        let is_over = start.elapsed() > PATIENCE;
+        if let Some(answer) = answer {
+            let stored = compare::read_answer(&answer, keys);
             let compared = compared(site, &stored);
-            if is_late || !compared.iter().any(|(_, compared)| compared.is_wrong()) {
+            if is_over || !compared.iter().any(|(_, compared)| compared.is_wrong()) {
                 return stored;
             }
         }
-        assert!(!is_late, "api/paths does not answer at the end");
+        assert!(!is_over, "api/paths does not answer at the end");
         tokio::time::sleep(PAUSE).await;
     }
 }

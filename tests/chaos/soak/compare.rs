@@ -3,12 +3,12 @@
 use redis::aio::MultiplexedConnection;
 use serde_json::Value;
 
+use super::order::{Key, LIVES, Quantity, SOLD, Tally};
+use super::traffic::Ledger;
 use crate::faults::service::{PREFIX, by_day, statistics};
-use crate::order::{Key, LIVES, Quantity, SOLD, Tally};
 use crate::rig::server::issue;
-use crate::traffic::Ledger;
 
-/// A stored total, and its limits.
+/// A stored total, and the amounts that limit it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compared {
     pub answered: i64,

@@ -1,38 +1,33 @@
 //! Samples memory and the length of the journal between faults, to check that they do not grow.
 //!
 //! The first third of a run is its warm-up. The median of the last third may exceed the median of the second third by
-//! an allowance for noise, and in Redis by an allowance for each minute, because its data grows in the first hours.
+//! an allowance for noise. Redis also has an allowance for each minute, because its data grows in the first hours.
 
 use std::time::{Duration, Instant};
 
-use crate::fault::Site;
+use super::fault::Site;
 use crate::faults::service::PREFIX;
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::issue;
 
-/// The age from which on a process is sampled. A younger process still allocates the memory that it needs.
+/// The age at which the sampling of a process begins. A younger process still allocates the memory that it needs.
 const WARM_UP: Duration = Duration::from_secs(30);
 
-/// The samples of one number, and the allowed growth of its median from the second third of the run to the last third.
+/// The samples of one number, and the allowed growth of its median between the last two thirds of the run.
 #[derive(Clone, Debug)]
 pub struct Series {
     pub name: String,
-    /// The allowed growth, as a share of the median.
-    share: f64,
-    /// The allowed growth, whatever the median.
-    fixed: f64,
-    /// The allowed growth for each minute between the middles of the two thirds.
-    per_minute: f64,
+    /// The allowed growth: a share of the median, a fixed amount, and an amount for each minute between the middles of
+    /// the two thirds.
+    allowed: [f64; 3],
     samples: Vec<(Duration, u64)>,
 }
 
 impl Series {
-    fn new(name: impl Into<String>, [share, fixed, per_minute]: [f64; 3]) -> Self {
+    fn new(name: impl Into<String>, allowed: [f64; 3]) -> Self {
         Self {
             name: name.into(),
-            share,
-            fixed,
-            per_minute,
+            allowed,
             samples: Vec::new(),
         }
     }
@@ -42,10 +37,8 @@ impl Series {
     pub fn medians(&self, length: Duration) -> Option<[u64; 3]> {
         let third = length / 3;
         let median = |from: Duration, to: Duration| {
-            let within = self
-                .samples
-                .iter()
-                .filter(|(at, _)| (from..to).contains(at));
+            let within = self.samples.iter();
+            let within = within.filter(|(at, _)| (from..to).contains(at));
             let mut values: Vec<u64> = within.map(|(_, value)| *value).collect();
             values.sort_unstable();
             values.get(values.len() / 2).copied()
@@ -53,7 +46,8 @@ impl Series {
         let second = median(third, third * 2)?;
         let last = median(third * 2, Duration::MAX)?;
         let minutes = third.as_secs_f64() / 60.0;
-        let allowed = second as f64 * (1.0 + self.share) + self.fixed + self.per_minute * minutes;
+        let [share, fixed, per_minute] = self.allowed;
+        let allowed = second as f64 * (1.0 + share) + fixed + per_minute * minutes;
         Some([second, last, allowed as u64])
     }
 }
@@ -69,8 +63,7 @@ impl Samples {
     pub fn new(site: &Site) -> Self {
         let names = site.fleet.iter().map(|instance| instance.life.name());
         let rss = |name| Series::new(format!("memory of {name}, kB"), [0.1, 4_096.0, 0.0]);
-        // Each minute adds a table of records until there are 130, and slices to the counters until each precision has
-        // 120 of them.
+        // Each minute adds a table of records, up to 130, and slices to the counters, up to 120 of each precision.
         let used_memory = Series::new("used_memory of Redis, kB", [0.1, 256.0, 64.0]);
         let journal = Series::new("entries of the journal", [0.0, 64.0, 0.0]);
         Self {

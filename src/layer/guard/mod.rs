@@ -1,37 +1,28 @@
 //! The guard of a measurement. A measurement ends exactly once: with a response, an error, a cancelled or panicking
 //! request, or the end of a body.
 
+mod end;
+
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use http::{Extensions, HeaderMap, Method, StatusCode};
+use http::{Extensions, Method, StatusCode};
 
-use super::route::{ContextOverride, Recorded, RequestContext, Route};
+use super::route::{ContextOverride, RequestContext, ServiceState};
 use super::source::Head;
 use super::span::RequestSpan;
 use tower_pulse_core::clock::{Clock, Tick};
-use tower_pulse_core::recorder::{
-    ContextHandle, Ended, RecordingState, RequestDetails, RequestPolls, ResponseHead, Unrecorded,
-    active, panics, thread_number,
-};
-use tower_pulse_model::failure::Failure;
+use tower_pulse_core::recorder::{RecordingState, RequestPolls, active, panics, thread_number};
 use tower_pulse_model::outcome::Outcome;
+
+pub(super) use end::is_unrecorded;
 
 thread_local! {
     /// Contexts that inner layers have given to requests of outer layers on this thread. An outer layer
     /// takes its context when the inner service returns.
     static OVERRIDES: RefCell<Vec<ContextOverride>> = const { RefCell::new(Vec::new()) };
 }
-
-/// The empty details, for requests whose details are not recorded.
-static NO_DETAILS: RequestDetails<'static> = RequestDetails {
-    trace_id: None,
-    path: None,
-    queue: None,
-    timers: None,
-    failure: None,
-};
 
 /// The measurement of one request. Dropping it without an end records the request as cancelled or panicked.
 pub(super) struct Guard {
@@ -42,8 +33,8 @@ pub(super) struct Guard {
     id: u32,
     /// Whether the response may have a gRPC status: all requests of gRPC are POST.
     may_be_grpc: bool,
-    /// Whether the head of the response counted as an error. Used at the end of the body.
-    head_error: bool,
+    /// Whether the head of the response counted as an error.
+    is_head_error: bool,
     /// The status of the response, once its head was sent.
     status: Option<StatusCode>,
     polls: RequestPolls,
@@ -81,10 +72,10 @@ fn add_override(new: ContextOverride) {
         let mut overrides = overrides.borrow_mut();
         match overrides
             .iter_mut()
-            .find(|old| old.recorder == new.recorder)
+            .find(|old| old.recorder_id == new.recorder_id)
         {
             // A route template does not replace a name or function of another layer.
-            Some(old) if new.only_unmatched && !old.only_unmatched => {}
+            Some(old) if new.is_for_unmatched && !old.is_for_unmatched => {}
             Some(old) => *old = new,
             None => overrides.push(new),
         }
@@ -96,19 +87,19 @@ impl Guard {
     /// Begins the measurement of a request. Measures nothing if the request is not recorded, or if an outer layer of
     /// the same `Pulse` already measures it. The method and the extensions are those of the head.
     ///
-    /// Never inlined into a user's crate, so that the functions that it calls are inlined here, once. In
-    /// `benches/peers`, this reduced the time from 1.25 to 1.04 times that of a hand-written layer.
+    /// Never inlined into a user's crate, so that the functions that it calls are inlined here, once. A request is then
+    /// faster in `benches/peers`.
     #[inline(never)]
     pub(super) fn start<'a>(
-        route: &Arc<Route>,
+        state: &Arc<ServiceState>,
         method: &Method,
         extensions: &Extensions,
         head: &dyn Fn() -> Head<'a>,
     ) -> Self {
-        let recording = &*route.recording;
+        let recording = &*state.recording;
         if !active::is_within_any()
             && !has_span(recording)
-            && let Some(handle) = route.seen(method, extensions)
+            && let Some(handle) = state.seen(method, extensions)
         {
             let thread = thread_number();
             recording.request_started(thread);
@@ -119,23 +110,23 @@ impl Guard {
             let context = Some(RequestContext::Registered(handle.clone()));
             return Self::new(context, start, recording.id(), method);
         }
-        Self::start_unseen(route, &head())
+        Self::start_unseen(state, &head())
     }
 
-    /// Begins the measurement of any other request: one whose context is not in the slot, that has a span, or that an
-    /// outer layer measures.
+    /// Begins the measurement of any other request: its context is not in the slot, or it has a span, or an outer layer
+    /// measures it.
     #[cold]
     #[inline(never)]
-    fn start_unseen(route: &Arc<Route>, head: &Head<'_>) -> Self {
-        let recording = &*route.recording;
+    fn start_unseen(state: &Arc<ServiceState>, head: &Head<'_>) -> Self {
+        let recording = &*state.recording;
         let (context, id) = if active::is_within(recording.id()) {
-            if let Some(inner) = route.context_override(head) {
+            if let Some(inner) = state.context_override(head) {
                 add_override(inner);
             }
             (None, 0)
         } else {
             // The id is set even if this layer does not record the request, so that no inner layer records it.
-            (route.context(head), recording.id())
+            (state.context(head), recording.id())
         };
         if let Some(context) = &context {
             recording.request_started(thread_number());
@@ -165,15 +156,15 @@ impl Guard {
             start,
             id,
             may_be_grpc: *method == Method::POST,
-            head_error: false,
+            is_head_error: false,
             status: None,
             polls: RequestPolls::new(start),
             span: RequestSpan::default(),
         }
     }
 
-    /// Marks this thread as working on the request, until [`ActiveRequest::leave`]. Used for the call of the service:
-    /// no timer of the request has run before, unless it has a span.
+    /// Marks this thread as working on the request, until [`ActiveRequest::leave`]. Used for the service's call. Before
+    /// it, only a request with a span has timers.
     #[inline(always)]
     pub(super) fn enter(&mut self) -> ActiveRequest<'_> {
         let before = active::enter(self.id);
@@ -238,9 +229,10 @@ impl Guard {
         self.end(Outcome::Panicked, true, None);
     }
 
-    /// Takes the request's timers and its last panic off the thread, and also the context that an inner layer has given
-    /// to the request. Timers and contexts of other recorders, and the panic, stay on the thread for the outer guards.
-    /// `before` is the thread's mark from before [`enter`](Self::enter); 0 means that no outer guard is active.
+    /// Takes the request's timers off the thread, and the context that an inner layer has given to the request. Adds
+    /// the last panic to the request. For outer guards, the panic stays on the thread, and so do timers and contexts of
+    /// other recorders. `before` is the thread's mark from before [`enter`](Self::enter); 0 means that no outer guard
+    /// is active.
     #[cold]
     #[inline(never)]
     fn settle(&mut self, before: u64) {
@@ -266,7 +258,7 @@ impl Guard {
     fn take_override(&mut self) -> bool {
         let take = |overrides: &RefCell<Vec<ContextOverride>>| {
             let mut overrides = overrides.borrow_mut();
-            let mine = overrides.iter().position(|new| new.recorder == self.id);
+            let mine = overrides.iter().position(|new| new.recorder_id == self.id);
             let mine = mine.map(|at| overrides.swap_remove(at));
             (mine, overrides.is_empty())
         };
@@ -284,14 +276,14 @@ impl Guard {
         let Some(context) = self.context.take() else {
             return;
         };
-        // Registering lets the route remember the context, so that the route's next request allocates nothing.
+        // Registering fills the slot, so that the route's next request allocates nothing.
         let Some(recorded) = context.into_recorded() else {
             return;
         };
         let (handle, details) = (recorded.handle, recorded.details);
         let is_unmatched = handle.is_unmatched();
         self.context = Some(match inner.context {
-            Some(context) if is_unmatched || !inner.only_unmatched => {
+            Some(context) if is_unmatched || !inner.is_for_unmatched => {
                 handle.abandon();
                 context.begin();
                 context.with_details(details)
@@ -302,167 +294,6 @@ impl Guard {
                 return self.discard();
             }
         });
-    }
-
-    /// Ends the request with the head of its response. Never inlined, like [`start`](Self::start).
-    #[inline(never)]
-    pub(super) fn responded(
-        &mut self,
-        status: StatusCode,
-        headers: &HeaderMap,
-        extensions: &Extensions,
-    ) {
-        let is_success = status.is_success() && !self.may_be_grpc;
-        let start = self.start;
-        let registered = match extensions.is_empty() {
-            true => self.take_registered(),
-            false => None,
-        };
-        match registered {
-            // Most requests end here.
-            Some(handle) if is_success && !handle.inspects_heads() => {
-                let ended = Ended {
-                    outcome: Outcome::Success,
-                    is_error: false,
-                    status: Some(status),
-                };
-                handle.finish_request(start, ended, &self.polls, &NO_DETAILS);
-            }
-            Some(handle) => {
-                let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
-                let ended = ended_with(&handle, &head);
-                finish(&handle, start, ended, &self.polls, &NO_DETAILS);
-            }
-            None if is_unrecorded(extensions) => self.discard(),
-            None => {
-                let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
-                self.finish_other(|handle| ended_with(handle, &head), extensions.get());
-            }
-        }
-    }
-
-    /// Moves the context out, if it is registered and the request has no details or timers.
-    #[inline(always)]
-    fn take_registered(&mut self) -> Option<Arc<ContextHandle>> {
-        // Matching before the move saves a drop of the parts that are not moved.
-        let Some(RequestContext::Registered(_)) = self.context else {
-            return None;
-        };
-        match self.context.take() {
-            Some(RequestContext::Registered(handle)) => Some(handle),
-            _ => None,
-        }
-    }
-
-    /// Ends a request whose context is not registered, or that has details, timers or a failure. Does nothing if the
-    /// request has ended.
-    #[cold]
-    #[inline(never)]
-    fn finish_other(
-        &mut self,
-        ended: impl FnOnce(&ContextHandle) -> Ended,
-        failure: Option<&Failure>,
-    ) {
-        let recorded = self.context.take().and_then(RequestContext::into_recorded);
-        let Some(Recorded {
-            handle,
-            details,
-            scope,
-        }) = recorded
-        else {
-            return;
-        };
-        let ended = ended(&handle);
-        // This order keeps timers from covering more than the request's time, and from being drained before the
-        // request.
-        let timers = scope.map(|scope| scope.end(&handle));
-        let within = timers.as_ref().filter(|_| ended.is_error);
-        let failure = failure.or_else(|| within?.failure.as_ref());
-        let request_details = RequestDetails {
-            timers: timers.as_ref(),
-            failure,
-            ..details.details()
-        };
-        finish(&handle, self.start, ended, &self.polls, &request_details);
-        if let Some(failure) = failure {
-            handle.count_failure(failure);
-        }
-        if let Some(timers) = timers {
-            timers.add_to(&handle);
-        }
-        if let Some(time) = details.queue_time() {
-            time.record(&handle);
-        }
-    }
-
-    /// Marks the head of the response as sent; the body follows.
-    pub(super) fn head_sent(
-        &mut self,
-        status: StatusCode,
-        headers: &HeaderMap,
-        extensions: &Extensions,
-    ) {
-        self.status = Some(status);
-        let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
-        self.poll_ended();
-        let recording = self.context.as_ref().and_then(RequestContext::recording);
-        self.head_error = recording.is_some_and(|recording| is_error(recording, &head));
-    }
-
-    /// Ends the request with the body of its response. The head of the response had this failure.
-    pub(super) fn body_ended(&mut self, outcome: Outcome, failure: Option<&Failure>) {
-        self.end(outcome, self.head_error, failure);
-    }
-
-    /// Moves the measurement out, so that the body can end it.
-    pub(super) fn move_to_body(&mut self) -> Self {
-        Self {
-            context: self.context.take(),
-            span: std::mem::take(&mut self.span),
-            ..*self
-        }
-    }
-
-    /// Ends the request without recording it.
-    #[cold]
-    fn discard(&mut self) {
-        let context = self.context.take();
-        if let Some(recording) = context.as_ref().and_then(RequestContext::recording) {
-            recording.request_ended();
-        }
-        if let Some(handle) = context.as_ref().and_then(RequestContext::handle) {
-            handle.abandon();
-        }
-    }
-
-    /// Ends the request with an outcome. Further calls do nothing.
-    #[inline(never)]
-    pub(super) fn end(&mut self, outcome: Outcome, error: bool, failure: Option<&Failure>) {
-        let ended = Ended {
-            outcome,
-            is_error: error,
-            status: self.status,
-        };
-        let registered = match failure {
-            None => self.take_registered(),
-            Some(_) => None,
-        };
-        match registered {
-            Some(handle) => finish(&handle, self.start, ended, &self.polls, &NO_DETAILS),
-            None => self.finish_other(|_| ended, failure),
-        }
-    }
-
-    /// Ends a request that is dropped before its end. The head of the response had this failure.
-    #[cold]
-    pub(super) fn end_dropped(&mut self, failure: Option<&Failure>) {
-        let outcome = match self.status {
-            _ if std::thread::panicking() => Outcome::Panicked,
-            None => Outcome::Cancelled,
-            Some(_) => Outcome::BodyAborted,
-        };
-        self.polls.drop_between();
-        self.end(outcome, outcome.is_error() || self.head_error, failure);
     }
 }
 
@@ -475,7 +306,6 @@ impl Drop for Guard {
     }
 }
 
-/// Whether a request of this recorder needs a span.
 #[inline(always)]
 fn has_span(recording: &RecordingState) -> bool {
     cfg!(feature = "tracing")
@@ -496,41 +326,4 @@ fn clock(context: Option<&RequestContext>) -> Option<&Clock> {
 #[inline(never)]
 fn clock_of_other(context: Option<&RequestContext>) -> Option<&Clock> {
     Some(context?.recording()?.clock())
-}
-
-#[inline(never)]
-fn finish(
-    handle: &ContextHandle,
-    start: Tick,
-    ended: Ended,
-    polls: &RequestPolls,
-    details: &RequestDetails<'_>,
-) {
-    if handle.is_unmatched() && ended.outcome == Outcome::Success {
-        handle.recording().warn_unmatched();
-    }
-    handle.finish_request(start, ended, polls, details);
-}
-
-/// The outcome of a request that ends with the head of its response.
-fn ended_with(handle: &ContextHandle, head: &ResponseHead<'_>) -> Ended {
-    Ended {
-        outcome: Outcome::from_status(head.status.as_u16()),
-        is_error: is_error(handle.recording(), head),
-        status: Some(head.status),
-    }
-}
-
-/// Whether a response counts as an error, by the user's rule if there is one.
-fn is_error(recording: &RecordingState, head: &ResponseHead<'_>) -> bool {
-    match recording.error_rule() {
-        None => head.is_error(),
-        Some(rule) => rule(head),
-    }
-}
-
-/// Whether a response is marked as not to be recorded.
-#[inline]
-pub(super) fn is_unrecorded(extensions: &Extensions) -> bool {
-    extensions.get::<Unrecorded>().is_some()
 }

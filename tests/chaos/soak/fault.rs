@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::fleet::Instance;
+use super::fleet::Instance;
+use super::reported::set;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
@@ -16,25 +17,25 @@ pub struct Site {
     pub fleet: Vec<Instance>,
 }
 
+/// The last four are conditions. [`set`] begins and ends the faults that cause them.
 const FAULTS: [&str; 10] = [
     "killed connections",
-    "frozen server",
-    "frozen instance",
     "killed instance",
     "killed server (appendfsync always)",
-    "memory limit",
     "slow server",
     "flushed scripts",
-    "denied commands",
     "promoted replica",
+    "unreachable",
+    "silent_instance",
+    "full_server",
+    "flush",
 ];
 
-/// A fault with its random parameters. A seed repeats them.
+/// A fault with its random parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub fault: &'static str,
-    /// The time from the start of the ten-second period until the fault begins: up to a second, so that faults begin at
-    /// every point of a flush interval.
+    /// The time from the start of the ten-second period until the fault begins: less than a flush interval.
     pub offset: Duration,
     instance: usize,
     /// How long the fault lasts.
@@ -42,7 +43,6 @@ pub struct Plan {
     /// How often a momentary fault happens within `length`.
     times: u32,
     delay: Duration,
-    denied: &'static str,
 }
 
 impl Plan {
@@ -59,7 +59,6 @@ impl Plan {
                 length: Duration::from_millis(rng.u64(500..6_000)),
                 times: rng.u32(3..10),
                 delay: Duration::from_millis(rng.u64(20..900)),
-                denied: ["evalsha", "xadd"][rng.usize(..2)],
             }));
         }
         plans.truncate(n);
@@ -68,7 +67,6 @@ impl Plan {
 
     /// Causes the fault, and ends it.
     pub async fn inflict(&self, site: &mut Site) {
-        let run = async |command: &str| -> () { site.server.run(command).await };
         let let_it_last = || tokio::time::sleep(self.length);
         // The time between two occurrences of a momentary fault.
         let pause = || tokio::time::sleep(self.length / self.times);
@@ -79,17 +77,6 @@ impl Plan {
                     pause().await;
                 }
             }
-            "frozen server" => {
-                site.server.freeze();
-                let_it_last().await;
-                site.server.thaw();
-            }
-            "frozen instance" => {
-                let process = &site.fleet[self.instance].process;
-                process.freeze();
-                let_it_last().await;
-                process.thaw();
-            }
             "killed instance" => {
                 let instance = &mut site.fleet[self.instance];
                 instance.kill_and_restart(self.length / 4).await;
@@ -99,11 +86,6 @@ impl Plan {
                 tokio::time::sleep(self.length / 2).await;
                 site.server.restart().await;
             }
-            "memory limit" => {
-                run("CONFIG SET maxmemory 1mb").await;
-                let_it_last().await;
-                run("CONFIG SET maxmemory 0").await;
-            }
             "slow server" => {
                 site.proxy.delay(self.delay);
                 let_it_last().await;
@@ -111,30 +93,25 @@ impl Plan {
             }
             "flushed scripts" => {
                 for _ in 0..self.times {
-                    run("SCRIPT FLUSH").await;
+                    let () = site.server.run("SCRIPT FLUSH").await;
                     pause().await;
                 }
             }
-            "denied commands" => {
-                run(&format!("ACL SETUSER default -{}", self.denied)).await;
-                let_it_last().await;
-                run(&format!("ACL SETUSER default +{}", self.denied)).await;
-            }
             "promoted replica" => promote(site, self.length / 6).await,
-            other => panic!("{other}"),
+            condition => {
+                set(condition, true, site, self.instance).await;
+                let_it_last().await;
+                set(condition, false, site, self.instance).await;
+            }
         }
     }
 }
 
 /// Starts a server that writes each change to disk before it answers.
 pub async fn start_server() -> RedisServer {
-    RedisServer::builder()
-        .arg("--appendonly", "yes")
-        .arg("--appendfsync", "always")
-        // Redis counts the backlog as used memory. A small backlog hardly changes the samples of `used_memory`.
-        .arg("--repl-backlog-size", "64kb")
-        .start()
-        .await
+    // Redis counts the backlog as used memory. A small backlog hardly changes the samples of `used_memory`.
+    let server = RedisServer::builder().arg("--repl-backlog-size", "64kb");
+    server.durable().start().await
 }
 
 /// Starts a replica of the server, and cuts the replica off. After the time `behind`, kills the server and promotes the
@@ -144,16 +121,16 @@ async fn promote(site: &mut Site, behind: Duration) {
     let follow = format!("REPLICAOF 127.0.0.1 {}", site.server.port());
     let () = replica.run(&follow).await;
     until("the replica follows", async || {
-        let follows = replica.info("replication").await["master_link_status"] == "up";
-        // Until the replica has rewritten its file, a kill would lose the data that it got from the primary.
+        let is_following = replica.info("replication").await["master_link_status"] == "up";
+        // Until the replica has rewritten its file, a kill would lose the primary's data.
         let persistence = replica.info("persistence").await;
         let is_writing = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
             .iter()
             .any(|field| persistence[*field] == "1");
-        follows && !is_writing
+        is_following && !is_writing
     })
     .await;
-    // No server listens on that port.
+    // No server listens on port 1, so this cuts the replica off.
     let () = replica.run("REPLICAOF 127.0.0.1 1").await;
     tokio::time::sleep(behind).await;
     site.server.kill_9();

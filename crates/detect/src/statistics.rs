@@ -2,7 +2,7 @@
 
 use super::history::Tick;
 
-/// The median.
+/// The median; of an even number of values, the upper one.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -17,7 +17,7 @@ pub(crate) fn lower_mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
 }
 
 /// The first minute of a change: from this minute to the last, the sum of the values is largest (Page, *Continuous
-/// inspection schemes*, 1954).
+/// inspection schemes*, 1954). `minutes`: newest first.
 pub(crate) fn turning_point(minutes: impl Iterator<Item = (Tick, f64)>) -> Tick {
     let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
     for (tick, beyond) in minutes {

@@ -1,5 +1,4 @@
-//! The server whose data the processes share. Its clock does not advance between steps. Its data can be reset to a
-//! snapshot.
+//! The Redis server of a [`TestedStore`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,14 +7,13 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, cmd};
 use tokio::runtime::{Builder, Runtime};
-use tower_pulse::{Clock, ManualClock, StoreError};
+use tower_pulse::{Clock, ManualClock};
 use tower_pulse_core::store::Store;
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 use tower_pulse_model::slice::{Precision, Precisions};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::journal::net::{Reply, Request};
 use crate::journal::tested_store::TestedStore;
 use crate::rig::server::RedisServer;
 
@@ -31,7 +29,7 @@ redis.call('FLUSHDB')
 redis.call('SELECT', ARGV[1])
 for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('COPY', key, key, 'DB', ARGV[2]) end";
 
-/// Appends an entry of a later version, as an instance of a later version of this crate would.
+/// Appends an entry as an instance of a later version does.
 const APPEND_NEWER: &str = "
 local head, low = unpack(redis.call('HMGET', 'pulse:state', 'head', 'low'))
 if not head then return 0 end
@@ -42,15 +40,14 @@ redis.call('HSET', 'pulse:state', 'head', id, 'need', 9)
 if low == head then redis.call('HSET', 'pulse:state', 'oldest', ARGV[1]) end
 return 1";
 
-/// Adds an entry to the journal as another program does. Its id is the server's time, or is ARGV[1] bytes after the
-/// newest entry.
+/// Adds an entry to the journal as another program does. The id is the server's time, or the newest entry's offset plus
+/// ARGV[1].
 const ADD_FOREIGN: &str = "
 local head = redis.call('HGET', 'pulse:state', 'head')
 if not head then return 0 end
 local id = ARGV[1] == '' and '*' or string.format('%.0f-7', string.match(head, '^%d+') + ARGV[1])
 return redis.pcall('XADD', 'pulse:journal', id, 'foo', 'bar').err and 0 or 1";
 
-/// A server, a store in it, and the clock of both.
 pub struct RedisUnderTest {
     io: Runtime,
     connection: MultiplexedConnection,
@@ -60,7 +57,7 @@ pub struct RedisUnderTest {
     _server: RedisServer,
 }
 
-/// The precisions of these tests: an hour, and a minute whose many slices make steps large.
+/// The precisions of these tests. The many slices of a minute make steps large.
 pub fn precisions() -> Precisions {
     let mut precisions = Precisions::default();
     precisions.counters = vec![Precision::new(60, 10_000), Precision::new(3_600, 120)];
@@ -102,51 +99,36 @@ impl RedisUnderTest {
         self.io.block_on(future)
     }
 
-    /// Executes a call.
-    pub fn run(&self, request: &Request) -> Result<Reply, StoreError> {
-        self.io.block_on(request.run(&*self.store))
-    }
-
-    /// How often each request is in a context's records of a tier.
-    pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
-        (self as &dyn TestedStore).records(context, tier)
-    }
-
-    /// Sends a command.
     pub fn query<T: FromRedisValue>(&self, command: &Cmd) -> T {
         let mut connection = self.connection.clone();
         let reply = self.io.block_on(command.query_async(&mut connection));
         reply.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Makes one database the copy of another.
     fn copy(&self, from: usize, to: usize) {
         let () = self.query(cmd("EVAL").arg(COPY).arg(0).arg(from).arg(to));
     }
 
-    /// The fields of the state; empty when there is none.
+    /// The fields of the state; empty if there is no state.
     pub fn state(&self) -> HashMap<String, String> {
         self.query(cmd("HGETALL").arg("pulse:state"))
     }
 
-    /// Whether no instance folds because entries of a later version wait.
-    pub fn waits_for_newer(&self) -> bool {
-        let is_noted = self
-            .state()
-            .get("newer")
-            .is_some_and(|newer| !newer.is_empty());
+    /// Whether entries of a later version wait, so no instance folds.
+    pub fn is_waiting_for_newer(&self) -> bool {
+        let state = self.state();
+        let is_noted = state.get("newer").is_some_and(|newer| !newer.is_empty());
         let is_held: bool = self.query(cmd("EXISTS").arg("pulse:lease:fold"));
         is_noted && !is_held && !self.is_folded()
     }
 
-    /// Appends an entry as an instance of a later version does. `false` if there is no journal yet, or it accepts no
-    /// entry.
+    /// Returns `false` if there is no journal yet, or the journal accepts no entry.
     pub fn append_newer(&self) -> bool {
         self.query(cmd("EVAL").arg(APPEND_NEWER).arg(0).arg(self.now()))
     }
 
-    /// Adds an entry to the journal as another program does. Its id is `distance` bytes after the newest entry, or the
-    /// server's time. `false` if there is no journal yet, or the stream has a higher id.
+    /// Adds an entry at the newest entry's offset plus `distance`, or at the server's time. Returns `false` if there is
+    /// no journal yet, or the stream has a higher id.
     pub fn add_foreign(&self, distance: Option<u64>) -> bool {
         let distance = distance.map_or_else(String::new, |bytes| bytes.to_string());
         self.query(cmd("EVAL").arg(ADD_FOREIGN).arg(0).arg(distance))
@@ -223,11 +205,8 @@ impl TestedStore for RedisUnderTest {
     }
 
     fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2] {
-        let totals: Vec<(usize, f64)> = self.query(
-            cmd("ZRANGE")
-                .arg(format!("stats_{name}"))
-                .arg(&["0", "-1", "WITHSCORES"]),
-        );
+        let range = (format!("stats_{name}"), 0, -1, "WITHSCORES");
+        let totals: Vec<(usize, f64)> = self.query(cmd("ZRANGE").arg(range));
         let totals = totals.into_iter().map(|(id, n)| (id, n as i64)).collect();
         let state: Option<Vec<u8>> = self.query(cmd("HGET").arg("pulse:rankings").arg(name));
         let state = state.map_or_else(Default::default, |state| {

@@ -1,14 +1,14 @@
-//! Further steps of a page that is slower already, and changes that are reported after two minutes.
+//! Further slowdowns of a page that is slower already, and changes that are reported after two minutes.
 
 use super::*;
 
 /// A page whose times grow from minute 90 on, each minute by a fifteenth of the original time. Between the minutes
-/// `from` and `to`, it takes `factor` times as long.
+/// `from` and `to`, the page takes `factor` times as long.
 fn growing(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Load> {
     move |number, minute| {
         let grown = 1.0 + (minute - 90).max(0) as f64 / 15.0;
-        let is_step = (from..to).contains(&minute);
-        let factor = if is_step { grown * factor } else { grown };
+        let is_further = (from..to).contains(&minute);
+        let factor = if is_further { grown * factor } else { grown };
         Some(slow_if(number == 0, factor))
     }
 }
@@ -18,7 +18,7 @@ fn by_minute(factors: &[f64]) -> impl Fn(usize, i64) -> Option<Load> {
     move |number, minute| Some(slow_if(number == 0, factors[minute as usize]))
 }
 
-/// The starts of the ongoing changes on page 0 at the end of each minute, in minutes.
+/// For each minute, the minutes in which the ongoing changes on page 0 began.
 fn starts(verdicts: &[Vec<Verdict>]) -> Vec<Vec<i64>> {
     let starts = verdicts.iter().map(|verdicts| {
         let of_page = verdicts.iter().filter(|verdict| verdict.context == page(0));
@@ -41,24 +41,24 @@ fn a_page_that_grows_is_one_change() {
 }
 
 #[test]
-fn a_step_on_top_of_growth_is_a_change_of_its_own() {
+fn a_slowdown_on_top_of_growth_is_a_change_of_its_own() {
     for pages in [1, 10] {
         let verdicts = watch(pages, 125, growing(110, 125, 3.0));
         let starts = starts(&verdicts);
         let is_growth = starts[108].len() == 1 && starts[108][0] < 100;
-        let is_step = [&starts[113], &starts[124]] == [&[110], &[110]];
-        assert!(is_growth && is_step, "{pages} pages: {starts:?}");
-        let step = verdicts[124]
+        let is_further = [&starts[113], &starts[124]] == [&[110], &[110]];
+        assert!(is_growth && is_further, "{pages} pages: {starts:?}");
+        let further = verdicts[124]
             .iter()
             .find(|verdict| verdict.context == page(0));
-        let step = step.expect("it is ongoing");
-        // The step is compared with the minutes of growth before it.
-        assert!((2.5..6.0).contains(&step.ratio), "{step:?}");
+        let further = further.expect("it is ongoing");
+        // The further slowdown is compared with the minutes of growth before.
+        assert!((2.5..6.0).contains(&further.ratio), "{further:?}");
     }
 }
 
 #[test]
-fn the_earlier_change_is_reported_again_after_a_further_step_ends() {
+fn the_earlier_change_is_reported_again_after_a_further_slowdown_ends() {
     let factors = repeated(&[(90, 1.0), (15, 2.0), (15, 6.0), (15, 2.0), (15, 1.0)]);
     let verdicts = watch(10, 150, by_minute(&factors));
     let starts = starts(&verdicts);

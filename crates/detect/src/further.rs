@@ -1,4 +1,4 @@
-//! A further step of a page that is slower already, such as a deploy while data grows.
+//! Further slowdowns of a page that is slower already, such as by a deploy while data grows.
 //!
 //! The scores say little here, because all requests are slower than in the past. Instead, the mean logarithms of the
 //! times in the last minutes are compared with those in the minutes before, in which the page was slower already.
@@ -8,16 +8,16 @@ use super::past::FEWEST_CHANGED;
 use super::speed::OVERWHELMING;
 use super::state::SharedMinutes;
 
-/// The smallest step, as a logarithm of time: 1.5 times.
+/// The smallest further slowdown, as a logarithm of time: 1.5 times.
 const LEAST: f64 = 0.405;
-/// The fewest and the most minutes of a step.
+/// The fewest and the most minutes of a further slowdown.
 const SHORTEST: usize = 2;
 const LONGEST: usize = 6;
-/// The number of minutes before a step with which the step is compared.
+/// The most minutes before a further slowdown that are compared with it.
 const BEFORE: usize = 6;
-/// Standard deviations that a step needs.
+/// Standard deviations that a further slowdown needs.
 const BAR: f64 = 8.0;
-/// The wobble of a slower page, as a logarithm of time.
+/// The standard deviation between the minutes of a slower page, as a logarithm of time.
 const WOBBLE: f64 = 0.05;
 
 /// The times of the successful responses of a minute, as logarithms.
@@ -29,8 +29,8 @@ struct Level {
     variance: f64,
 }
 
-/// The standard deviations and the first minute of a step that is present at the end of minute `now`. The page is
-/// slower in all minutes after `after`.
+/// The standard deviations and the first minute of a further slowdown that is present at the end of minute `now`. The
+/// page is slower in all minutes after `after`.
 pub(crate) fn search(
     history: &History,
     shared: &SharedMinutes,
@@ -42,31 +42,31 @@ pub(crate) fn search(
     }
     let found = (SHORTEST..=LONGEST).filter_map(|length| {
         let start = levels.len().checked_sub(length)?;
-        let (before, step) = levels.split_at(start);
+        let (before, since) = levels.split_at(start);
         let before = &before[before.len().saturating_sub(BEFORE)..];
-        let strength = strength(before, step)?;
-        Some((strength, step[0].tick))
+        let strength = strength(before, since)?;
+        Some((strength, since[0].tick))
     });
     let found = found.filter(|(strength, _)| *strength >= BAR);
     found.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// The standard deviations between a step and the minutes before; `None` unless each minute of the step is larger by
-/// [`LEAST`].
-fn strength(before: &[Level], step: &[Level]) -> Option<f64> {
+/// How many standard deviations the minutes since a further slowdown are above those before; `None` if there are too
+/// few, or the slowdown is too small in one of them.
+fn strength(before: &[Level], since: &[Level]) -> Option<f64> {
     if before.len() < FEWEST_CHANGED as usize {
         return None;
     }
     let (then, then_variance) = mean(before);
-    let (now, now_variance) = mean(step);
-    let least = match step.len() {
+    let (now, now_variance) = mean(since);
+    let least = match since.len() {
         SHORTEST => OVERWHELMING,
         _ => LEAST,
     };
     let highest = before.iter().map(|level| level.mean).fold(then, f64::max);
     let shows = |level: &Level| level.mean - highest >= LEAST / 2.0 && level.mean - then >= LEAST;
-    let is_step = now - then >= least && step.iter().all(shows);
-    is_step.then(|| (now - then) / (then_variance + now_variance).sqrt())
+    let is_further = now - then >= least && since.iter().all(shows);
+    is_further.then(|| (now - then) / (then_variance + now_variance).sqrt())
 }
 
 /// The mean of some minutes, and its variance.

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::order::Life;
+use super::order::Life;
+use super::service::{INSTANCE, LIFE, REDIS};
+use super::traffic::Traffic;
 use crate::rig::demo::Demo;
 use crate::rig::http::Client;
 use crate::rig::wait::look_until;
-use crate::service::{INSTANCE, LIFE, REDIS};
-use crate::traffic::Traffic;
 
 /// An instance with its clients.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub struct Instance {
     pub began: Instant,
     pub process: Demo,
     pub traffic: Traffic,
-    /// A loss or a reset that its health has reported, if any. None is allowed.
-    pub losses: Option<String>,
+    /// A loss or a reset that the health of the instance has reported. No run may have one.
+    pub loss: Option<String>,
     url: String,
 }
 
@@ -30,14 +30,14 @@ impl Instance {
             instance,
             number: 1,
         };
-        let process = process(life, &url).await;
+        let process = start_process(life, &url).await;
         let traffic = Traffic::start(life, process.address(), seed);
         Self {
             life,
             began: Instant::now(),
             process,
             traffic,
-            losses: None,
+            loss: None,
             url,
         }
     }
@@ -49,14 +49,14 @@ impl Instance {
         self.traffic.note_kill(killed).await;
         tokio::time::sleep(pause).await;
         self.life.number += 1;
-        self.process = process(self.life, &self.url).await;
+        self.process = start_process(self.life, &self.url).await;
         self.began = Instant::now();
         let address = self.process.address();
         self.traffic.reconnect(self.life, address);
     }
 
-    /// The JSON answer of `path`; `None` if the answer is an error, or takes more than three seconds. With a silent
-    /// store, an answer takes two seconds.
+    /// The JSON answer of `path`; `None` if the answer is an error, or takes more than three seconds. While the store
+    /// is silent, an answer takes two seconds.
     pub async fn get(&self, path: &str) -> Option<Value> {
         let answer = async {
             let mut client = Client::connect(self.process.address()).await;
@@ -74,13 +74,13 @@ impl Instance {
         for pointer in pointers {
             let n = health.pointer(pointer).and_then(Value::as_u64);
             if n != Some(0) {
-                self.losses = Some(format!("{} reports {pointer}: {n:?}", self.life.name()));
+                self.loss = Some(format!("{} reports {pointer}: {n:?}", self.life.name()));
             }
         }
         Some(health)
     }
 
-    /// Flushes until the store has everything.
+    /// Flushes until the store has all samples.
     pub async fn flush(&self) {
         let mut client = Client::connect(self.process.address()).await;
         look_until(Duration::from_secs(60), async || {
@@ -100,7 +100,7 @@ impl Instance {
     }
 }
 
-async fn process(life: Life, url: &str) -> Demo {
+async fn start_process(life: Life, url: &str) -> Demo {
     let binary = std::env::current_exe().unwrap();
     let (instance, number) = (life.instance.to_string(), life.number.to_string());
     let env = [(INSTANCE, &*instance), (LIFE, &*number), (REDIS, url)];

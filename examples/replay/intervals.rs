@@ -1,5 +1,5 @@
-//! The steps in which a log is drained. A step is as long as the shortest slice that is still stored at the end of the
-//! log.
+//! The intervals at which a log is drained. An interval is as long as the shortest slice that is still stored at the
+//! end of the log.
 //!
 //! A drain adds everything that was recorded since the previous drain to the slices of one second. In the last hours of
 //! a log, each second has its own drain, as in a service. The seconds and minutes of older hours leave their retention
@@ -8,31 +8,29 @@
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3_600;
-/// The longest step. The other steps divide this length, and this length divides all longer precisions and tiers. The
-/// length of steps changes only at a multiple of this length.
+/// The longest interval. The others divide this length, and this length divides all longer precisions and tiers. The
+/// length of intervals changes only at a multiple of this length.
 const LONGEST: i64 = 1_800;
 /// The time for which the 300-second slices of counters are stored.
 const FIVE_MINUTES_FOR: i64 = 120 * 300;
 /// The time for which records of minutes are stored. Counters store their minutes for a shorter time.
 const MINUTES_FOR: i64 = 130 * MINUTE;
-/// The hours before the current one whose slow and failed requests are stored, each with its time.
+/// The hours before the current one for which slow and failed requests are stored, each with its time.
 const LISTED_HOURS: i64 = 2;
-/// The time before the first judged minute that the detector looks at.
+/// The time before the first judged minute that the detector also reads.
 const RECALLED: i64 = 90 * MINUTE;
 
-/// The lengths of the steps of a log.
 #[derive(Debug)]
-pub(crate) struct Steps {
-    /// From this second on, a step is five minutes; before it, half an hour.
+pub(crate) struct Intervals {
+    /// From this second on, an interval is five minutes; before it, half an hour.
     five_minutes_from: i64,
-    /// From this second on, a step is a minute.
+    /// From this second on, an interval is a minute.
     minutes_from: i64,
-    /// From this second on, a step is a second.
     seconds_from: i64,
 }
 
-impl Steps {
-    /// The steps of a log whose last second is `last`.
+impl Intervals {
+    /// The intervals of a log whose last second is `last`.
     pub(crate) fn until(last: i64) -> Self {
         let seconds_from = (last - MINUTES_FOR).min(start(last, HOUR) - LISTED_HOURS * HOUR);
         let seconds_from = start(seconds_from, LONGEST);
@@ -43,14 +41,14 @@ impl Steps {
         }
     }
 
-    /// Shortens the steps for a log in which each minute from `second` on is judged at its end.
-    pub(crate) fn judged_from(&mut self, second: i64) {
+    /// Shortens the intervals for a log in which each minute from `second` on is judged at its end.
+    pub(crate) fn shorten_from(&mut self, second: i64) {
         let from = start(second.saturating_sub(RECALLED), LONGEST);
         self.minutes_from = self.minutes_from.min(from);
     }
 
-    /// The start of the step of a second, and its length.
-    pub(crate) fn step(&self, second: i64) -> (i64, i64) {
+    /// The start of the interval of a second, and its length.
+    pub(crate) fn interval_of(&self, second: i64) -> (i64, i64) {
         let seconds = match second {
             _ if second >= self.seconds_from => 1,
             _ if second >= self.minutes_from => MINUTE,

@@ -17,7 +17,6 @@ pub const LIVES: &str = "lives";
 /// A life of an instance: the time from a start to the next kill.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
-    /// The number of the instance.
     pub instance: usize,
     /// The number of the life, from 1.
     pub number: u32,
@@ -35,17 +34,14 @@ impl Life {
         format!("{} life {}", self.name(), self.number)
     }
 
-    /// The route of a page.
     pub fn route(self, page: i64) -> String {
         format!("/{}/page/{page}", self.name())
     }
 
-    /// The counter of the instance.
     pub fn counter(self) -> String {
         format!("items:{}", self.name())
     }
 
-    /// The timer of the instance.
     pub fn timer(self) -> String {
         format!("db:{}", self.name())
     }
@@ -58,7 +54,7 @@ pub enum Quantity {
     Hits,
     /// The book's counters of errors by path.
     Errors,
-    /// The counts of the book's statistics, of paths and timers.
+    /// The counts in the book's statistics of paths and timers.
     Statistics,
     /// The requests by path as `api/paths` answers them, from the records of each minute.
     Records,
@@ -74,13 +70,11 @@ pub enum Quantity {
     Lives,
 }
 
-/// A quantity under one name.
+/// The quantity and the name of a total.
 pub type Key = (Quantity, String);
 
-/// Totals by key.
 pub type Tally = BTreeMap<Key, i64>;
 
-/// Adds all totals of `more`.
 pub fn add(tally: &mut Tally, more: impl IntoIterator<Item = (Key, i64)>) {
     for (key, n) in more {
         *tally.entry(key).or_default() += n;
@@ -113,20 +107,13 @@ impl Order {
 
     /// The path and query of the request, which the service reads.
     pub fn path(&self, life: Life) -> String {
-        let Self {
-            page,
-            items,
-            product,
-            points,
-            timings,
-        } = self;
-        let route = life.route(*page);
+        let (route, page, items) = (life.route(self.page), self.page, self.items);
+        let (product, points, timings) = (self.product, self.points, self.timings);
         format!(
             "{route}?page={page}&items={items}&product={product}&points={points}&timings={timings}"
         )
     }
 
-    /// The status of the answer.
     pub fn status(&self) -> u16 {
         match PAGES - self.page {
             1 => 500,

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::order::{Key, Life, Order, Tally, add};
+use super::order::{Key, Life, Order, Tally, add};
 use crate::rig::http::Client;
 use crate::rig::wait::until;
 
@@ -17,8 +17,8 @@ pub const CLIENTS: usize = 4;
 /// Milliseconds between an answer and the next request of a client.
 const PAUSE: std::ops::Range<u64> = 5..60;
 
-/// The requests of this time before a SIGKILL may be lost: a flush interval of 1 s with its jitter of 50 ms, and a
-/// flush, on a busy machine.
+/// Requests that ended within this time before a SIGKILL may be lost. The time covers a flush interval of 1 s, its
+/// jitter of 50 ms, and a flush, on a busy machine.
 pub const LAST_INTERVAL: Duration = Duration::from_millis(1_500);
 
 /// The totals of the requests that the clients of an instance have sent.
@@ -35,7 +35,7 @@ pub struct Ledger {
     /// The requests that were answered last, oldest first.
     recent: VecDeque<(Instant, Order, Life)>,
     /// The number of clients that have lost their connection.
-    waiting: usize,
+    disconnected: usize,
 }
 
 impl Ledger {
@@ -45,7 +45,7 @@ impl Ledger {
         keys.cloned().collect()
     }
 
-    fn answer(&mut self, order: Order, life: Life) {
+    fn add_answer(&mut self, order: Order, life: Life) {
         let now = Instant::now();
         add(&mut self.answered, order.amounts(life));
         self.recent.push_back((now, order, life));
@@ -67,7 +67,6 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Starts the clients of an instance.
     pub fn start(life: Life, address: SocketAddr, seed: u64) -> Self {
         let ledger = Arc::<Mutex<Ledger>>::default();
         let (life, lives) = watch::channel(Some((life, address)));
@@ -84,18 +83,16 @@ impl Traffic {
     }
 
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        lock(&self.ledger)
+        self.ledger.lock().unwrap()
     }
 
-    /// Waits until each client has noticed the kill at `killed`, and adds the requests that the kill may have lost to
-    /// `at_kills`.
+    /// Waits until each client has noticed the kill at `killed`. Then adds to `at_kills` the requests that the kill may
+    /// have lost.
     pub async fn note_kill(&self, killed: Instant) {
-        until("each client notices the kill", async || {
-            self.ledger().waiting == CLIENTS
-        })
-        .await;
+        let have_noticed = async || self.ledger().disconnected == CLIENTS;
+        until("each client notices the kill", have_noticed).await;
         let mut ledger = self.ledger();
-        ledger.waiting = 0;
+        ledger.disconnected = 0;
         let first = killed - LAST_INTERVAL;
         for (at, order, life) in std::mem::take(&mut ledger.recent) {
             if at >= first {
@@ -118,11 +115,7 @@ impl Traffic {
     }
 }
 
-fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
-    ledger.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs one client, which sends requests at a steady pace over one connection at a time.
+/// Runs one client, which sends requests with random pauses, over one connection at a time.
 async fn visit(
     ledger: Arc<Mutex<Ledger>>,
     mut lives: watch::Receiver<Option<(Life, SocketAddr)>>,
@@ -137,15 +130,17 @@ async fn visit(
             let order = Order::draw(&mut rng);
             let path = order.path(life);
             match client.try_request("GET", &path, &[], "").await {
-                Ok(answer) if answer.status == order.status() => lock(&ledger).answer(order, life),
+                Ok(answer) if answer.status == order.status() => {
+                    ledger.lock().unwrap().add_answer(order, life);
+                }
                 Ok(answer) => {
                     let line = format!("{path} was answered with {}", answer.status);
-                    lock(&ledger).faults.push(line);
+                    ledger.lock().unwrap().faults.push(line);
                 }
                 Err(_) => {
-                    let mut ledger = lock(&ledger);
+                    let mut ledger = ledger.lock().unwrap();
                     add(&mut ledger.unanswered, order.amounts(life));
-                    ledger.waiting += 1;
+                    ledger.disconnected += 1;
                     break;
                 }
             }

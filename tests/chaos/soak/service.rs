@@ -9,8 +9,8 @@ use http::StatusCode;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
+use super::order::{LIVES, Life, Order, PAGES, SOLD};
 use crate::faults::service::PREFIX;
-use crate::order::{LIVES, Life, Order, PAGES, SOLD};
 use crate::signal::shutdown_signal;
 
 /// The environment variable with the number of the instance, set in a child process.
@@ -20,7 +20,7 @@ pub const LIFE: &str = "PULSE_SOAK_LIFE";
 /// The environment variable with the URL of Redis.
 pub const REDIS: &str = "PULSE_SOAK_REDIS";
 
-/// Serves until a signal. Panics if the shutdown could not flush everything.
+/// Serves until a signal. Panics if the shutdown fails.
 pub async fn serve() {
     let log = tracing_subscriber::fmt().with_ansi(false);
     log.with_writer(std::io::stderr).init();
@@ -30,7 +30,7 @@ pub async fn serve() {
         number: variable(LIFE).parse().unwrap(),
     };
     let builder = Pulse::builder().redis(variable(REDIS)).prefix(PREFIX);
-    // Cleans often, so that a denied command is noticed between two faults.
+    // Cleaning is frequent, to notice a denied command between two faults.
     let builder = builder.clean_interval(Duration::from_secs(2));
     let pulse = builder.instance(life.name()).build().unwrap();
     let flushed = pulse.clone();

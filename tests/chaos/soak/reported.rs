@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, select_all};
 
-use crate::fault::Site;
+use super::fault::Site;
+use super::fleet::Instance;
 use crate::faults::denials::SERVER_FAULTS;
-use crate::fleet::Instance;
 
-/// A condition must be reported within 10 s of its fault, and must end within 10 s of the end of the fault. Reading the
+/// A condition must be reported within 10 s of the start of its fault, and must end within 10 s of the end. Reading the
 /// health may take 0.5 s more.
 const LIMIT: Duration = Duration::from_millis(10_500);
 /// The time after which waiting for a condition ends without success.
@@ -26,27 +26,26 @@ pub fn conditions() -> Vec<&'static str> {
     server.chain(OTHERS).collect()
 }
 
-/// Begins or ends the fault of a condition.
-async fn set(condition: &str, begins: bool, site: &Site) {
-    let frozen = &site.fleet[2].process;
-    let command = match (condition, begins) {
-        ("unreachable", true) => return site.server.freeze(),
-        ("unreachable", false) => return site.server.thaw(),
-        ("silent_instance", true) => return frozen.freeze(),
-        ("silent_instance", false) => return frozen.thaw(),
-        ("replaced_key", true) => "SET pulse:pulse:instances x".to_owned(),
-        ("replaced_key", false) => return,
+/// Begins or ends the fault of a condition. If the condition is about an instance, the fault affects `instance`.
+pub async fn set(condition: &str, begins: bool, site: &Site, instance: usize) {
+    let process = &site.fleet[instance].process;
+    match condition {
+        "unreachable" if begins => site.server.freeze(),
+        "unreachable" => site.server.thaw(),
+        "silent_instance" if begins => process.freeze(),
+        "silent_instance" => process.thaw(),
+        "replaced_key" if begins => site.server.run("SET pulse:pulse:instances x").await,
+        // The instances replace the key.
+        "replaced_key" => {}
         _ => {
-            let mut faults = SERVER_FAULTS.iter();
-            let fault = faults.find(|fault| fault.0 == condition).unwrap();
-            if begins { fault.begin() } else { fault.end() }
+            let fault = SERVER_FAULTS.iter().find(|fault| fault.0 == condition);
+            site.server.run(&fault.unwrap().command(begins)).await
         }
-    };
-    site.server.run(&command).await
+    }
 }
 
-/// Two times for each fault of each condition, in seconds: from the start of the fault until the condition was
-/// reported, and from the end of the fault until the condition ended.
+/// Two times in seconds for each fault of a condition: from its start until the condition was reported, and from its
+/// end until the condition ended.
 #[derive(Debug, Default)]
 pub struct Reported(BTreeMap<&'static str, Vec<(f64, f64)>>);
 
@@ -54,10 +53,10 @@ impl Reported {
     /// Causes the fault of a condition until an instance reports the condition, and then waits until none does. Returns
     /// a text if either took too long.
     pub async fn inflict(&mut self, condition: &'static str, site: &mut Site) -> Option<String> {
-        set(condition, true, site).await;
-        let reported = until(site, condition, true).await;
-        set(condition, false, site).await;
-        let ended = until(site, condition, false).await;
+        set(condition, true, site, 2).await;
+        let reported = time_until(site, condition, true).await;
+        set(condition, false, site, 2).await;
+        let ended = time_until(site, condition, false).await;
         let times = (reported.as_secs_f64(), ended.as_secs_f64());
         self.0.entry(condition).or_default().push(times);
         (reported > LIMIT || ended > LIMIT).then(|| {
@@ -81,7 +80,7 @@ impl Reported {
 
 /// Waits until any instance reports a condition, or until none does if `is_reported` is false. Returns the time that
 /// this took, at most [`PATIENCE`]. A frozen instance does not delay the reads of the others.
-async fn until(site: &mut Site, condition: &str, is_reported: bool) -> Duration {
+async fn time_until(site: &mut Site, condition: &str, is_reported: bool) -> Duration {
     let start = Instant::now();
     let instances = site.fleet.iter_mut().map(|instance| {
         Box::pin(async move {
