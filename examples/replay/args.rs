@@ -9,7 +9,8 @@ usage: replay [--serve] FILE
            lines `unix_seconds,context,micros,status`, or a common or combined log (requests are
            only counted); - is standard input
   --serve  afterwards, show the dashboard
-variables, defaults: REDIS_URL memory, PULSE_PREFIX pulse:, LISTEN 127.0.0.1:3000, PULSE_TOKEN none";
+variables: REDIS_URL (default: in memory), PULSE_PREFIX (pulse:), LISTEN (127.0.0.1:3000),
+           PULSE_TOKEN";
 
 pub(crate) const STDIN: &str = "-";
 

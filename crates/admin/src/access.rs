@@ -316,7 +316,7 @@ impl Access {
                 refuse("an empty read_only_token", "a token is needed")
             }
             (Rule::Token(token), Some(only)) if token.digest == only.digest => {
-                refuse("the same token and read_only_token", "they must differ")
+                refuse("given one secret twice", "the two tokens must differ")
             }
             (Rule::Basic(user, _), None) if !user.is_usable => refuse(
                 "a user with a colon",

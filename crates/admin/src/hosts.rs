@@ -119,7 +119,7 @@ fn refused(asked: Option<Host>) -> ApiError {
              If your own authentication protects the dashboard, allow all hosts by allow_any_host()"
         ),
         // Addresses are always allowed.
-        Some(Host::Address) | None => "the request's Host header is not a valid host".to_owned(),
+        Some(Host::Address) | None => "the Host is not a valid host: use an IP address".to_owned(),
     };
     ApiError::new(StatusCode::FORBIDDEN, message)
 }

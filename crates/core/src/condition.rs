@@ -101,7 +101,7 @@ conditions! {
     StoreReset = "store_reset",
     /// Samples were refused, because their time is more than an hour ahead of the store's.
     Skewed = "skewed",
-    /// Entries of the journal that no instance could read were set aside.
+    /// Entries of the journal were set aside.
     SetAside = "set_aside",
     /// Entries of the journal were gone before they were folded.
     JournalHole = "journal_hole",

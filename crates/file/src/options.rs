@@ -71,7 +71,7 @@ impl FileOptions {
     /// The number is not in this range.
     pub fn file_bytes(mut self, bytes: u64) -> Result<Self, BuildError> {
         if !(MIN_FILE_BYTES..=MAX_FILE_BYTES).contains(&bytes) {
-            let allowed = "16 MiB (16777216) to 64 GiB (68719476736)";
+            let allowed = "must be 16 MiB (16777216) to 64 GiB (68719476736)";
             return Err(BuildError::new("file_bytes", bytes, allowed));
         }
         self.file_bytes = bytes;
@@ -85,8 +85,8 @@ impl FileOptions {
     /// The duration is not in this range.
     pub fn durable_every(mut self, every: Duration) -> Result<Self, BuildError> {
         if !(Duration::from_secs(1)..=Duration::from_secs(60)).contains(&every) {
-            let value = format!("{every:?}");
-            return Err(BuildError::new("durable_every", value, "1 s to 60 s"));
+            let (value, allowed) = (format!("{every:?}"), "must be 1 s to 60 s");
+            return Err(BuildError::new("durable_every", value, allowed));
         }
         self.durable_every = every;
         Ok(self)

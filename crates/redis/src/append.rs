@@ -61,7 +61,7 @@ impl Append for RedisStore {
             }
             let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
             if appended == Appended::Garbled {
-                let reason = format!("its field f:{} is no fence", call.instance);
+                let reason = format!("its field f:{} has another form", call.instance);
                 self.replaced_keys.add(&keys.state(), reason.as_bytes());
             }
             Ok(appended)

@@ -35,7 +35,7 @@ const FENCES_AT_ONCE: usize = 200;
 impl RedisStore {
     pub(super) fn not_understood(&self, command: &str) -> StoreError {
         let message = format!(
-            "{command} gave an answer that cannot be understood; delete {} if another program has written it",
+            "{command} gave an answer that cannot be understood: delete {} if another program wrote it, else report a bug",
             self.keys.state()
         );
         self.unexpected(&message)

@@ -17,7 +17,7 @@ function why({ reason, cause, instance, window: { from, to } }) {
 		surging: () => against(cause.ratio, 'the earlier traffic'),
 		slower: () => (cause.is_tail ? 'its slowest tenth is slower' : 'slower'),
 	}[reason];
-	return words ? `${words()}, since ${moment(cause.since, serverNow())}` : 'by total time';
+	return words ? `${words()}, since ${moment(cause.since, serverNow())}` : 'total time';
 }
 
 const perMinute = (value) => `${duration(value)}/min`;

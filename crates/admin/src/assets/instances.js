@@ -13,7 +13,7 @@ const REQUESTS = [
 	requestsColumn(),
 	statistic('mean'),
 	ratioColumn('ratio', 'vs others', {
-		title: 'Its mean ÷ the mean of the others that are not slow, in the same minutes',
+		title: 'Its mean ÷ the mean of the others in line, in the same minutes',
 		level: (row) => (row.stands_out ? 'bad' : null),
 	}),
 	statistic('p95'),

@@ -118,7 +118,7 @@ export function mount(root, page) {
 			},
 			numberColumn('ids', 'Ids', grouped),
 			numberColumn('period', 'Period', span),
-			numberColumn('dropped', 'No room', grouped, { title: 'Counts of ids over max_ids' }),
+			numberColumn('dropped', 'No room', grouped, { title: 'Counts lost beyond max_ids' }),
 		],
 	});
 	const top = new Table({
@@ -132,7 +132,7 @@ export function mount(root, page) {
 			numberColumn('score', 'Score', grouped),
 			{
 				id: 'share',
-				label: 'Of the highest',
+				label: 'Of top score',
 				className: 'share',
 				draw(cell, row) {
 					if (!cell.firstChild) cell.append(meter());

@@ -247,7 +247,7 @@ function pathTable() {
 		columns: [
 			contextColumn(),
 			ratioColumn('ratio', 'vs others', {
-				title: 'Its mean ÷ the mean of the others in the same minutes',
+				title: 'Its mean ÷ the mean of the others in line, in the same minutes',
 				level: (row) => (row.slower ? 'bad' : null),
 			}),
 			requestsColumn(),

@@ -17,7 +17,7 @@ const nameOf = (end) => (end === 'error' ? 'Service error' : end[0].toUpperCase(
 const STATUSES = [['', 'Any status'], ...ENDS.map((end) => [end, nameOf(end)])];
 const PER_PATHS = ['1', '3', '', '10'].map((n) => [n, `${n || PER_PATH} per path`]).concat([['all', 'All per path']]);
 const KEPT =
-	'Kept from this and the last hour: the 100 slowest requests; of each path the 5 slowest and, under Failed, 5 newest';
+	'Kept from this hour and the one before: the 100 slowest requests; of each path the 5 slowest and 5 newest failed';
 
 /**
  * Mounts the screen.

@@ -152,7 +152,7 @@ fn empty_and_equal_secrets_are_refused_and_no_secret_is_printed() {
         (Access::basic("ops", ""), "password"),
         (Access::basic("a:b", "x"), "colon"),
         (Access::token("a").read_only_token(" "), "read_only_token"),
-        (Access::token("a").read_only_token("a\n"), "the same token"),
+        (Access::token("a").read_only_token("a\n"), "secret twice"),
         (
             Access::basic("a", "b").read_only_token("c"),
             "only Access::token",
