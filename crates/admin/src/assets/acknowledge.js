@@ -43,7 +43,7 @@ export function acknowledgement(page) {
 		labelled(press, `${press.shownText}: ${headline(change)}`);
 		press.title = change.acknowledged
 			? 'Ask for attention again'
-			: 'Show everyone that you work on this. The problem stays listed until it ends.';
+			: 'Show everyone that you work on this. The problem stays listed.';
 		press.disabled = isSending;
 		show(field, isAsked && !change.acknowledged);
 		field.required = !field.hidden;

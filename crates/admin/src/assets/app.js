@@ -172,7 +172,7 @@ function draw() {
 }
 
 const UNEXPECTED =
-	'The answer may come from another version of the service or a login page. If this lasts, reload the page.';
+	'The answer may be of another version of the service, or a login page. If this lasts, reload.';
 const STATUSES = {
 	down: 'store unreachable',
 	unreachable: 'service unreachable',

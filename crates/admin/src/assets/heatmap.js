@@ -10,7 +10,7 @@ import { requestTable } from './requests.js';
 const LEVELS = 7; // of colour
 const FEWEST_ROWS = 8; // the axis has room for at least so many
 const HOUR = 3600;
-const HINT = 'Click a cell to list its slow and failed requests, or use the arrow keys and Enter.';
+const HINT = 'Click a cell, or use the arrow keys and Enter, to list slow and failed requests.';
 
 export class HeatMap {
 	#kind;
