@@ -3,7 +3,7 @@
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `POST /posts/{id}/like?n=1` | 204 when every instance can read the likes; 202 when they are recorded, but the store has not confirmed them yet; 503 after any other error |
+//! | `POST /posts/{id}/like?n=1` | 204 when every instance can read the likes; 202 when they are recorded, but the store has not confirmed them yet; 400 if `n` is wrong; 503 after any other error |
 //! | `GET /top?offset=0&limit=10` | `[{"id": "7", "score": 1}]`, highest first |
 //! | `GET /admin/pulse` | the dashboard; the ranking is at `/admin/pulse/api/rankings?name=posts` |
 //!

@@ -27,10 +27,10 @@ pub(crate) fn print(seed: u64) -> bool {
         let nanos = (0.05 * random.normal().exp() * 1e9) as u64;
         counts[bucket_of(nanos)] += 1;
     }
-    let shares = counts
+    let expected = counts
         .iter()
         .map(|count| f64::from(*count) / 200_000.0 * REQUESTS);
-    let shares: Vec<_> = shares.collect();
+    let expected: Vec<_> = expected.collect();
     let ids: Vec<_> = (0..CONTEXTS)
         .map(|number| RecordId::new(Kind::Http, &number.to_string()))
         .collect();
@@ -38,7 +38,9 @@ pub(crate) fn print(seed: u64) -> bool {
     let (mut longest, mut total) = (Duration::ZERO, Duration::ZERO);
     let mut requests = || -> Vec<_> {
         let contexts = 0..CONTEXTS;
-        contexts.map(|_| aggregate(&mut random, &shares)).collect()
+        contexts
+            .map(|_| aggregate(&mut random, &expected))
+            .collect()
     };
     // Each minute reuses this memory, so the measurement does not include it.
     drop(requests());
@@ -79,10 +81,10 @@ fn processor_time() -> Duration {
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-fn aggregate(random: &mut Random, shares: &[f64]) -> Aggregate {
-    let counts: Vec<_> = shares
+fn aggregate(random: &mut Random, expected: &[f64]) -> Aggregate {
+    let counts: Vec<_> = expected
         .iter()
-        .map(|share| random.poisson(*share) as u32)
+        .map(|requests| random.poisson(*requests) as u32)
         .collect();
     let mut aggregate = Aggregate {
         histogram: Histogram::from_counts(0, &counts),

@@ -13,7 +13,7 @@ struct Episode {
     to: usize,
     /// Added to the logarithm of the request times.
     shift: f64,
-    /// The number of minutes after which the shift has fallen to 1/e of its start; 0 if it does not fall.
+    /// The number of minutes after which the event's strength has fallen to 1/e; 0 if it does not fall.
     decay: f64,
     /// The factor of the odds of a cache miss.
     cold: f64,

@@ -17,7 +17,7 @@ pub(crate) enum LabelKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// All requests.
-    Body,
+    All,
     /// All requests. The slowdown grows for half an hour.
     Drift,
     /// All requests, after a minute that was much worse.
@@ -28,7 +28,7 @@ pub(crate) enum Part {
     UpperTenth,
     /// A random share of the requests.
     Mix,
-    /// The requests that miss a cache. Their number grows.
+    /// More requests miss a cache.
     Misses,
     /// All requests. The slowdown grows with the page's data.
     Growth,
@@ -53,7 +53,7 @@ pub(crate) struct Label {
     pub(crate) ratio: f64,
     /// For a mix, the share of the requests that are slower.
     pub(crate) share: f64,
-    /// The ratio of the mean times, for changes of all requests, a mix or misses.
+    /// The ratio of the mean times, for a mix, misses and changes of all requests except `Growth` and `Step`.
     pub(crate) mean: f64,
     /// The minutes in which the change grows.
     pub(crate) growing: usize,
@@ -77,7 +77,7 @@ impl Label {
 /// tail or cache changes get 30 to 300 requests per minute, so that the change can be seen.
 pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     use LabelKind::{Failing, Faster, Slower, Surge};
-    let mut kinds = vec![(Slower, Part::Body); 5];
+    let mut kinds = vec![(Slower, Part::All); 5];
     kinds.extend(
         [
             Part::Drift,
@@ -91,7 +91,7 @@ pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Labe
         ]
         .map(|part| (Slower, part)),
     );
-    kinds.extend([Faster, Surge, Surge, Failing].map(|kind| (kind, Part::Body)));
+    kinds.extend([Faster, Surge, Surge, Failing].map(|kind| (kind, Part::All)));
     let chosen = random.sample(PAGES, kinds.len());
     let mut tails = 0;
     let labels = kinds.into_iter().zip(chosen).map(|((kind, part), number)| {
@@ -117,7 +117,7 @@ pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Labe
             _ => random.whole(10, 60),
         };
         let ratio = match (kind, part) {
-            (Slower, Part::Body) => random.pick(&[1.15, 1.3, 1.5, 2.0, 3.0]),
+            (Slower, Part::All) => random.pick(&[1.15, 1.3, 1.5, 2.0, 3.0]),
             (Slower, Part::Drift) => random.pick(&[1.3, 1.5, 2.0]),
             (Slower, Part::BadStart) => random.pick(&[1.3, 1.5, 2.0]),
             (Slower, Part::Median) => random.pick(&[1.5, 2.0]),
@@ -166,7 +166,7 @@ fn mean_ratio(shape: Shape, part: Part, ratio: f64, share: f64) -> f64 {
 /// cache, and three in their slowest tenth.
 pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     let parts = [
-        (Part::Body, 6),
+        (Part::All, 6),
         (Part::Mix, 6),
         (Part::Misses, 5),
         (Part::UpperTenth, 3),
@@ -190,7 +190,7 @@ pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label
             false => random.whole(10, 60),
         };
         let (ratio, share) = match part {
-            Part::Body => (random.pick(&[1.3, 1.5, 2.0, 3.0]), 1.0),
+            Part::All => (random.pick(&[1.3, 1.5, 2.0, 3.0]), 1.0),
             Part::Mix => (random.between(2.0, 6.0), random.between(0.1, 0.5)),
             Part::Misses => (random.between(1.5, 6.0), 1.0),
             _ => (2.0, 0.1),
@@ -269,7 +269,7 @@ pub(crate) fn refusing_labels(
         Label {
             page: number,
             kind: LabelKind::Refusing,
-            part: Part::Body,
+            part: Part::All,
             from,
             to: (from + length).min(MINUTES),
             ratio: share.min(0.95),

@@ -2,7 +2,7 @@
 
 use crate::rng::Random;
 
-/// The distribution of the time of one request. A value is the logarithm of the ratio to the median.
+/// The distribution of the time of one request. A value is the logarithm of the ratio to the page's typical time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
     LogNormal {
@@ -206,7 +206,7 @@ impl Refusals {
 /// A page without events and changes.
 pub(crate) struct Page {
     pub(crate) shape: Shape,
-    /// The median time of a request, in seconds.
+    /// The typical time of a request, in seconds: the median if `shape` is log-normal.
     pub(crate) median: f64,
     pub(crate) rate: f64,
     pub(crate) error_share: f64,
@@ -215,7 +215,7 @@ pub(crate) struct Page {
     pub(crate) miss_wobble: Wobble,
     pub(crate) rate_wobble: Wobble,
     /// The weight of the wobble that all pages share.
-    pub(crate) loading: f64,
+    pub(crate) shared_weight: f64,
     /// The group of pages that share a database.
     pub(crate) group: usize,
     pub(crate) regime: Regime,

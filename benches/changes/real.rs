@@ -20,12 +20,12 @@ const RUNS: u64 = 8;
 const RATE: f64 = 60.0;
 /// The standard deviation of the logarithm of the request times.
 const SIGMA: f64 = 0.5;
-/// An alarm still finds a label this many minutes after its end. An alarm this near to a label does not count as
+/// An alarm finds a label until this many minutes after the label's end. An alarm farther from each label is
 /// unlabelled.
 const MATCH_MINUTES: usize = 10;
 /// The fewest minutes of a clear label.
 const CLEAR_MINUTES: usize = 3;
-/// The least factor between the median of a clear label and the median of the hour before it.
+/// The least factor between the median of a clear label and that of the 60 minutes before it.
 const CLEAR_RATIO: f64 = 1.15;
 
 /// A page's times, with the anomalies that a person labelled.
@@ -66,7 +66,7 @@ impl Series {
     }
 }
 
-/// The minutes in which a page with this series began to be slower, according to the detector.
+/// The minutes in which the detector began to find a page with this series slower.
 fn alarms(series: &Series, random: &mut Random) -> Vec<usize> {
     let mut detector = Detector::new(DetectorState::default());
     let mut was_slower = false;
@@ -110,7 +110,7 @@ fn requests(mean: f64, random: &mut Random) -> Aggregate {
     aggregate
 }
 
-/// Prints how many labels are found, and the alarms far from any label.
+/// Prints how many clear labels are found, and the alarms far from any label.
 pub(crate) fn print(seed: u64) {
     let folder = std::env::var_os("CHANGES_SERIES").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/telemetry"),
@@ -157,7 +157,7 @@ pub(crate) fn print(seed: u64) {
         unlabelled += alarms.iter().filter(is_far).count();
     }
     println!(
-        "\nreal latencies, {} series: {:.1} of {} labelled stretches found, {:.0} unlabelled alarms \
+        "\nreal latencies, {} series: {:.1} of {} clear labels found, {:.0} unlabelled alarms \
          per 1,000 page-hours (goal: at least 14 of 19 found, at most 100 alarms)",
         files.len(),
         found as f64 / RUNS as f64,

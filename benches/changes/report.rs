@@ -12,7 +12,7 @@ fn delay(detection: &Detection) -> Option<f64> {
 
 /// Slowdowns of all requests by a factor of at least 1.3, on pages with at least 30 requests per minute.
 fn is_clear(label: &Label) -> bool {
-    is_slower(label, Part::Body) && label.ratio >= 1.29 && label.rate >= 30.0
+    is_slower(label, Part::All) && label.ratio >= 1.29 && label.rate >= 30.0
 }
 
 /// The slowdowns of [`is_clear`], and slowdowns of a share of the requests that raise the mean by the same factor.
@@ -156,7 +156,7 @@ fn details(score: &Score, judged: fn(&Label) -> bool) {
             quantile(&detections, 0.9, delay)
         );
     };
-    let body = |label: &Label| is_slower(label, Part::Body);
+    let body = |label: &Label| is_slower(label, Part::All);
     share("1.15 at >= 30/min", ".70", &|label| {
         body(label) && label.ratio < 1.2 && label.rate >= 30.0
     });

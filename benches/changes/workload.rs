@@ -151,7 +151,7 @@ impl Run {
         (0..PAGES)
             .filter_map(|page| {
                 let group = groups[self.pages[page].group];
-                let shift = group + host * self.pages[page].loading + load_shift;
+                let shift = group + host * self.pages[page].shared_weight + load_shift;
                 let aggregate = self.page_minute(page, minute, shift, day)?;
                 Some((page, aggregate))
             })
@@ -278,7 +278,7 @@ fn new_page(random: &mut Random, design: Design, busy: f64, persistence: f64) ->
         wobble,
         miss_wobble,
         rate_wobble,
-        loading: random.between(0.6, 1.4),
+        shared_weight: random.between(0.6, 1.4),
         group: random.whole(0, 6),
         regime: match design == Design::Regimes && random.chance(0.33) {
             true => Regime::random(random),

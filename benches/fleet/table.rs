@@ -111,7 +111,7 @@ fn micro_benches(measured: &Measurements, out: &mut String) -> std::fmt::Result 
             row(&format!("server, {what}"), figure, String::new())?;
         }
         row(
-            "folder, context records a second and core, from a backlog",
+            "folder, context records per second and core, from a backlog",
             format!("{:.0}", micro.records_per_cpu_second),
             goal(">= 300,000", micro.records_per_cpu_second >= 300_000.0),
         )?;

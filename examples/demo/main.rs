@@ -16,14 +16,14 @@
 //! | `PULSE_HISTORY_DAYS` | days of history, 15 to 400 | none |
 //! | `PULSE_FOLD_STEP` | contexts in a step of folding, for the fault tests | as many as the server's time allows |
 //! | `DEMO_HISTORY` | the length of the simulated past of four instances, `30m` to `24h` | absent: none |
-//! | `DEMO_INCIDENT` | a problem in a fleet of four. The incident begins eight minutes before the end of the past or, without a past, at the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking` | absent: none |
+//! | `DEMO_INCIDENT` | a problem in a fleet of four: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking`. The incident begins eight minutes before the end of the past or, without a past, at the start | absent: none |
 //! | `DEMO_SQLITE` | `on`: real statements on a SQLite in memory; needs `--features sqlite`; not with a past or an incident | off |
 //! | `DEMO_TRAFFIC` | `off`: no live traffic | on |
 //! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
 //!
 //! Read this file, then `settings`, `server` (the Redis), `catalogue` (the shop's pages), `shop` (its routes),
-//! `incident` (its problems), `database` (its SQLite), `offers` (its row cache), `traffic` (its visitors), `fleet` (its
-//! instances) and `history` (its past).
+//! `pace` (the time of its work), `incident` (its problems), `database` (its SQLite), `offers` (its row cache),
+//! `traffic` (its visitors), `fleet` (its instances) and `history` (its past).
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod catalogue;

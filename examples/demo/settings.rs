@@ -35,7 +35,7 @@ pub(crate) struct Settings {
     pub(crate) file: Option<PathBuf>,
     pub(crate) has_traffic: bool,
     pub(crate) has_layer: bool,
-    /// Whether statements on SQLite replace waits.
+    /// Whether pages query SQLite instead of waiting.
     pub(crate) has_database: bool,
     pub(crate) history: Option<Duration>,
     pub(crate) incident: Option<Incident>,

@@ -37,7 +37,8 @@
 
 // Read in this order: `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
 // measurement, once), `span` (the span of a request), `details` (needed only if the request is slow or fails), `route`
-// (finds the context), `source` (the user's choice of contexts), and `body` (times until the end of the body).
+// and `matched` (find the context), `source` (the user's choice of contexts), and `body` (times until the end of the
+// body).
 
 mod body;
 mod details;

@@ -1,5 +1,5 @@
-//! Begins and ends conditions, and checks that health, the gauge and `on_condition` report both. [`ELSEWHERE`] lists the
-//! conditions with tests in other files.
+//! Begins and ends conditions, and checks that health, the gauge (for `Unreachable` only at the end) and `on_condition`
+//! report both. [`ELSEWHERE`] lists the conditions with tests in other files.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::rig::asking;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, look_until};
 
-const STATUS: &str = "crates/core/src/store/status_health.rs";
+const STATUS_TESTS: &str = "crates/core/src/store/status_health.rs";
 
 /// The conditions that this file does not test, and the files with their tests.
 const ELSEWHERE: &[(Condition, &str)] = &[
@@ -32,13 +32,13 @@ const ELSEWHERE: &[(Condition, &str)] = &[
     (Condition::EmptyStore, "tests/dashboard/new_store.rs"),
     (Condition::File, "tests/file/trouble.rs"),
     (Condition::Clock, "tests/faults/skew.rs"),
-    (Condition::JournalWaits, STATUS),
-    (Condition::NewerEntry, STATUS),
-    (Condition::RankingSpecs, STATUS),
-    (Condition::SetAside, STATUS),
-    (Condition::JournalHole, STATUS),
-    (Condition::Orphaned, STATUS),
-    (Condition::Skewed, STATUS),
+    (Condition::JournalWaits, STATUS_TESTS),
+    (Condition::NewerEntry, STATUS_TESTS),
+    (Condition::RankingSpecs, STATUS_TESTS),
+    (Condition::SetAside, STATUS_TESTS),
+    (Condition::JournalHole, STATUS_TESTS),
+    (Condition::Orphaned, STATUS_TESTS),
+    (Condition::Skewed, STATUS_TESTS),
     (Condition::History, "tests/stores/history.rs"),
     (Condition::Routes, "tests/warnings.rs"),
     (Condition::Overflow, "tests/warnings.rs"),

@@ -131,7 +131,7 @@ async fn in_memory_a_log_is_shown_exactly() {
     records_are_where_the_model_has_lines(&mut client, &model).await;
     profiles_have_whole_hours(&mut client, &model).await;
     let health = client.json("/admin/pulse/api/health").await;
-    assert_eq!(health["recording"]["recorded"], model.lines);
+    assert_eq!(health["recording"]["recorded"], model.readable);
     for pointer in [
         "/recording/dropped",
         "/recording/overflowed",
@@ -146,7 +146,7 @@ async fn in_memory_a_log_is_shown_exactly() {
     assert_eq!(health["warnings"], serde_json::json!([]));
     let output = replay.stdout();
     for line in [
-        format!("{} lines of 5 contexts", model.lines),
+        format!("{} lines of 5 contexts", model.readable),
         format!("{} lines could not be read", model.unreadable),
     ] {
         assert!(output.contains(&line), "{output}");

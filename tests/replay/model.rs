@@ -15,7 +15,7 @@ pub struct Counts {
 pub struct Model {
     pub text: String,
     pub unreadable: u64,
-    pub lines: u64,
+    pub readable: u64,
     /// The newest second.
     pub last: i64,
     seconds: BTreeMap<String, BTreeMap<i64, Counts>>,
@@ -26,7 +26,7 @@ pub const ALL: &str = "<all>";
 impl Model {
     pub fn add(&mut self, second: i64, context: &str, micros: i64, status: u16, end: &str) {
         write!(self.text, "{second},{context},{micros},{status}{end}").unwrap();
-        self.lines += 1;
+        self.readable += 1;
         self.last = self.last.max(second);
         for name in [context, ALL] {
             let seconds = self.seconds.entry(name.to_owned()).or_default();

@@ -6,7 +6,7 @@ use crate::rows::{BODY_END, IDENTITY, IDENTITY_FIVE_POLLS, PULSE, PULSE_FIVE_POL
 pub(crate) const USAGE: &str = "\
 Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [--processes N] [--requests N] [--quick]
                    [--check]
-  --only      measure only these rows, and always bare and the floor
+  --only      measure only these rows, besides bare and floor
   --measure   only these measurements: ns, alloc, instr, workers, pause, memory, http;
               by default all but http
   --http      also measure http: requests/s over loopback, with wrk

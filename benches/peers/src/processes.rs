@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::rows::{self, BODY_END, FLOOR, PULSE};
 use crate::table::Results;
 
-/// The rows that [`child`] measures.
+/// The rows that [`child`] measures, besides bare.
 const ROWS: [&str; 3] = [FLOOR, PULSE, BODY_END];
 const ROUNDS: usize = 30;
 

@@ -67,8 +67,8 @@ impl Profile {
         &*self.hours
     }
 
-    /// Applies an hour with requests, and the hours without requests before it. `recorded` must reach past it. Returns
-    /// `false` if the hour was applied before.
+    /// Applies an hour with requests, and the hours without requests before it. `recorded` must end after `hour`.
+    /// Returns `false` if the hour was applied before.
     pub fn apply(&mut self, hour: i64, samples: &Aggregate, recorded: &RecordedHours) -> bool {
         if self.until > hour {
             return false;
@@ -210,15 +210,15 @@ impl Packed for ProfileHour {
     }
 }
 
-/// The number of bits of a single-precision float that are not packed. Its mantissa keeps 16 bits: the error is below
-/// 1e-5.
+/// The number of mantissa bits of a single-precision float that are not packed. The mantissa keeps 16 bits: the
+/// relative error is below 1e-5.
 const DROPPED_BITS: u32 = 7;
 
 /// Writes a number that is not negative as three bytes.
 fn write_float(out: &mut Writer, number: f64) {
     let most = f32::from_bits(f32::MAX.to_bits() >> DROPPED_BITS << DROPPED_BITS);
     let bits = (number as f32).clamp(0.0, most).to_bits();
-    // The sign is 0, so rounding cannot overflow; the largest number needs no rounding.
+    // Rounding cannot set the sign bit, nor reach infinity, because `most` needs no rounding.
     let rounded = (bits + (1 << (DROPPED_BITS - 1))) >> DROPPED_BITS;
     out.0.extend_from_slice(&rounded.to_be_bytes()[1..]);
 }

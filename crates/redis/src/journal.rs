@@ -20,11 +20,11 @@ use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::{ENTRY_VERSION, MAX_ENTRY_BYTES};
 use tower_pulse_model::pack;
 
-/// The most entries in `pulse:aside`.
+/// The most entries in `{prefix}pulse:aside`.
 const MAX_ASIDE: usize = 100;
 /// The most bytes of an entry there.
 const ASIDE_BYTES: usize = 256 * 1024;
-/// The seconds for which `pulse:aside` outlives its newest entry.
+/// The seconds for which `{prefix}pulse:aside` outlives its newest entry.
 const ASIDE_TTL: i64 = 7 * 86_400;
 /// The most bytes of all fields of an entry.
 const READ_ENTRY_BYTES: usize = MAX_ENTRY_BYTES + 1024;
@@ -70,8 +70,7 @@ impl RedisStore {
         }
     }
 
-    /// A call of `read.lua`: reads the given number of bytes of entries after a position, or, without `entries`,
-    /// fields.
+    /// A call of `read.lua`: reads entries after a position, up to a number of bytes; without `entries`, reads fields.
     pub(super) fn read_script(
         &self,
         instance: &str,

@@ -65,9 +65,9 @@ impl<L> RowCacheBuilder<L> {
         }
     }
 
-    /// Names the cache, for a service with several caches. Its keys are `delay:{name}:`, `schedule:{name}:` and
-    /// `inv:{name}:{id}`; the unnamed cache has the book's `delay:`, `schedule:` and `inv:{id}`. At most 100 bytes,
-    /// without colons and control characters.
+    /// Names the cache, for a service with several caches. After the prefix, its keys are `delay:{name}:`,
+    /// `schedule:{name}:` and `inv:{name}:{id}`; the unnamed cache has the book's `delay:`, `schedule:` and `inv:{id}`.
+    /// At most 100 bytes, without colons and control characters.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.options.name = name.into();
         self

@@ -306,7 +306,7 @@ impl Cache {
     fn note_read(&self, id: &str, row: Option<CachedRow>) -> Option<ReadRow> {
         let row = row.map(|row| {
             let unscheduled = self.options.unscheduled_age.as_secs_f64();
-            // The age of a row without a schedule is `unscheduled_age` minus its time to live, if not negative.
+            // Without a schedule, a row's age is `unscheduled_age` minus its time to live; unknown if negative.
             let ttl = row.ttl.filter(|ttl| *ttl <= unscheduled);
             let age = row.age.or(ttl.map(|ttl| unscheduled - ttl));
             ReadRow {

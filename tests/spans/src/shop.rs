@@ -68,12 +68,12 @@ macro_rules! shop {
                 error.to_string()
             }
 
-            /// The routes, on an empty database. The notification comes before the slow statement.
+            /// Fills an empty database, and returns the routes. The page `/slow` notifies just before its statement.
             pub(crate) async fn routes(url: &str, connections: u32) -> (Router, Arc<Notify>) {
                 // A server answers a moment after its start.
                 let pool = look_until(PATIENCE, async || {
                     let pool = PoolOptions::<$database>::new().max_connections(connections);
-                    // Without this test, a request sends its statement at once, even if it is cancelled soon.
+                    // Without sqlx's ping, a request sends its statement at once, even if it is cancelled soon.
                     let pool = pool.test_before_acquire(false);
                     pool.connect(url).await.map_err(text)
                 })

@@ -19,8 +19,8 @@ fn pulse(runtimes: &Runtimes) -> Result<Pulse, String> {
     Ok(pulse)
 }
 
-/// Fills the lists of the slowest requests, so that no measured request enters a list. In a service, only about a
-/// hundred requests of an hour enter a list.
+/// Fills the lists of the slowest requests, so that no measured request enters a list. In a service, few requests of an
+/// hour enter a list.
 fn record_slow_requests(pulse: &Pulse) {
     for context in (0..ROUTES).map(|route| format!("GET /route{route}/{{id}}")) {
         for _ in 0..20 {

@@ -66,7 +66,7 @@ export function acknowledgement(page) {
 			const by = asks ? { by: ownName() } : {};
 			const answer = await send('POST', 'changes', { id: change.id, acknowledged, ...by });
 			if (change.acknowledged?.by === ownName()) {
-				// The person may want to correct the name, so the field asks for it again.
+				// The person may have withdrawn to correct the name, so the field asks for it again.
 				field.value = ownName();
 				ownName('');
 			}

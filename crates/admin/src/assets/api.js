@@ -1,12 +1,12 @@
 // Requests to the JSON API: all questions of a screen in one request. An unchanged answer costs a 304. The ETag is kept
-// here, because the browser does not store a response with no-store.
+// here: the API's header `no-store` forbids the browser to store an answer.
 
 export const base = document.querySelector('meta[name="pulse-base"]').getAttribute('content');
 const DEADLINE = 10_000;
-let last = {}; // the last answer: url, etag, answers
+let last = {}; // the last answer: url, etag, result
 let ahead = 0; // server clock - own clock, in seconds
 
-/** An answer other than 200: its `status` and the message of the API. */
+/** An answer that is not a success: its `status` and the message of the API. */
 export class ApiError extends Error {
 	constructor(status, body) {
 		super(body?.error ? String(body.error) : `The server answered with status ${status}`);
@@ -17,7 +17,7 @@ export class ApiError extends Error {
 /** An answer in a form that this page does not know, such as from another version of the service. */
 export class UnexpectedAnswer extends Error {}
 
-/** Unix seconds by the server's clock, which the starts of slices also follow. */
+/** Unix seconds by the server's clock. Slices also start by this clock. */
 export const serverNow = () => Date.now() / 1000 + ahead;
 
 /** A question such as `paths?window=1h`, without parameters that are empty or 0. */
@@ -29,8 +29,8 @@ export function question(name, parameters = {}) {
 }
 
 /**
- * Asks `questions`, an object of questions by name. Resolves to `answers`, an object of `status` and `body` by name,
- * and to `asOf`, the Unix second up to which the answers are complete.
+ * Asks `questions`, an object of questions by name. Resolves to an object: `answers` has `status` and `body` by name,
+ * `asOf` is the Unix second up to which the answers are complete.
  */
 export async function ask(questions, signal) {
 	const url = new URL(`${base}api/screen`, location.href);
@@ -46,16 +46,16 @@ export async function ask(questions, signal) {
 	});
 	const date = Date.parse(response.headers.get('date'));
 	if (date) ahead = Math.abs(date - Date.now()) < 2000 ? 0 : (date - Date.now()) / 1000;
-	if (response.status === 304 && known.answers) {
+	if (response.status === 304 && known.result) {
 		signal.throwIfAborted();
-		return known.answers;
+		return known.result;
 	}
 	if (!response.ok) throw new ApiError(response.status, await response.json().catch(() => null));
 	const body = await response.text();
 	signal.throwIfAborted();
-	const answers = readAnswers(body, Object.keys(questions));
-	last = { url: url.href, etag: response.headers.get('etag'), answers };
-	return answers;
+	const result = readAnswers(body, Object.keys(questions));
+	last = { url: url.href, etag: response.headers.get('etag'), result };
+	return result;
 }
 
 /** Parses the answers for `ask`. Each has a status, and a successful one has an object. */

@@ -24,7 +24,7 @@ pub struct Limits {
     pub app_version: Option<Arc<str>>,
     /// The header in which a proxy says when it received a request.
     pub queue_header: Option<HeaderName>,
-    /// The targets of single contexts, for the totals.
+    /// The targets whose misses the totals count.
     pub targets: Vec<PathTarget>,
 }
 

@@ -18,7 +18,7 @@ pub struct RequestPolls {
     ended: u32,
 }
 
-/// This bit is set if the request was dropped outside of a poll. The number of polls never reaches this bit.
+/// This bit is set if the request was dropped outside of a poll.
 const BETWEEN: u32 = 1 << 31;
 
 impl RequestPolls {
@@ -59,7 +59,7 @@ impl RequestPolls {
     #[inline(always)]
     fn add(&mut self, end: Tick) {
         let ticks = self.since.ticks_until(end);
-        // The time overflows only after centuries, the count only after billions of polls.
+        // The time overflows only after centuries. The count reaches `BETWEEN` only after billions of polls.
         self.time = self.time.wrapping_add(ticks);
         self.longest = self.longest.max(ticks);
         self.ended = self.ended.wrapping_add(1);

@@ -3,7 +3,7 @@
 #![allow(
     dead_code,
     unused_imports,
-    reason = "other modules use more items of these files, and their unit tests do not run here"
+    reason = "the files of the core have items for other modules, and unit tests that do not run"
 )]
 
 mod recorder;

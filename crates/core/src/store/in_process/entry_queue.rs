@@ -22,7 +22,7 @@ packed! {
         pub set_aside: u64,
         /// Bytes of entries that were lost before they were folded.
         pub hole_bytes: u64,
-        // After the `;`: a file stores each entry as a value of its own.
+        // Fields after the `;` are not packed: a file stores each entry by itself.
         ;
         /// Entries that are not folded, oldest first.
         pub entries: VecDeque<Entry>,
