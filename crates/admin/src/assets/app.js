@@ -171,8 +171,7 @@ function draw() {
 	if (refusal) note(refusal);
 }
 
-const UNEXPECTED =
-	'The answer may be of another version of the service, or a login page. If this lasts, reload.';
+const UNEXPECTED = 'The answer may be of another version of the service, or a login page. If this lasts, reload.';
 const STATUSES = {
 	down: 'store unreachable',
 	unreachable: 'service unreachable',
