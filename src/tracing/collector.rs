@@ -46,7 +46,7 @@ impl Collector {
 
     fn name(&self, call: &Call<'_>, usual: Name) -> Name {
         let given = (self.timers.names)(call);
-        given.map_or(usual, |name| Name::of(format_args!("{name}")))
+        given.map_or(usual, |name| Name::cut(&name))
     }
 
     /// Records a statement, which has just ended.

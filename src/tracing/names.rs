@@ -97,7 +97,7 @@ impl NamingFields {
                 Some(Name::of(format_args!("http {method} {host}")))
             }
             (false, false) if !is_chosen => None,
-            _ => Some(Name::of(format_args!("{}", metadata.name()))),
+            _ => Some(Name::cut(metadata.name())),
         }
     }
 }
