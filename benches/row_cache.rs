@@ -162,7 +162,7 @@ async fn measure_lateness() {
         .unwrap();
     let rows = (0..1_000).map(|id| (id.to_string(), Duration::from_secs(1)));
     cache.schedule_many(rows).await.unwrap();
-    // The first refreshes are not measured: later ones are spread at random.
+    // The first refreshes are not measured, because all rows are due at once. Later refreshes are spread at random.
     tokio::time::sleep(Duration::from_secs(3)).await;
     loader.0.lock().unwrap().clear();
     tokio::time::sleep(Duration::from_secs(span)).await;

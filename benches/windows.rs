@@ -1,8 +1,8 @@
-//! The cost of the dashboard's windows with 2,000 busy contexts and two weeks of records in Redis:
-//! `cargo bench -p pulse-benches --bench windows`. A *look* is a question of the dashboard about a window. The bench
-//! measures the first look of a new `Pulse` and later looks. It also measures how long a look holds a worker thread,
-//! the service's own requests during looks, the first answer about each window, and answers, commands and memory in
-//! steady state.
+//! The cost of the dashboard's windows with 2,000 busy contexts and two weeks of records in Redis: `cargo bench -p
+//! pulse-benches --bench windows`. A *look* is a question of the dashboard about a window. The bench measures the cost
+//! of the first look of a new `Pulse` and of later looks, and how long a look holds a worker thread. Then, the bench
+//! measures the service's own requests during looks, and the first answer about each window. Last, the bench measures
+//! answers, commands and memory in steady state.
 //!
 //! The bench writes the records into Redis as the fold would, and replaces the newest minute each second.
 //! `WINDOWS_CONTEXTS` and `WINDOWS_SECONDS` change the size. No instance folds or cleans meanwhile.
@@ -79,7 +79,7 @@ struct Bench {
 const BENCH_COMMANDS: &str =
     "hset info zadd client|setinfo client|setname slowlog|get ping config|get";
 
-/// The read commands of the server, and the time that they took.
+/// The server's commands that read, and the microseconds that they took.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     commands: f64,
@@ -174,7 +174,7 @@ impl Bench {
         usage
     }
 
-    /// The slowest reading command so far, in milliseconds.
+    /// The longest time that a reading command has taken so far, in milliseconds.
     async fn slowest(&mut self) -> f64 {
         type Slow = (u64, u64, u64, Vec<Vec<u8>>, String, String);
         let commands: Vec<Slow> = issue(&mut self.connection, "SLOWLOG", ("GET", 10_000)).await;

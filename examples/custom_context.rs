@@ -1,4 +1,4 @@
-//! Your own contexts: by tenant, by GraphQL operation, by any value with few alternatives.
+//! Contexts of your own, here by the plan of the caller. Contexts by tenant or GraphQL operation work in the same way.
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use axum::{Router, extract::MatchedPath, routing::get};
 use tower_pulse::layer::Head;
 use tower_pulse::{Pulse, admin::Access};
 
-/// The plan of the caller and the route template. Few plans and few templates make few contexts.
+/// The plan of the caller and the route template: few plans and few templates make few contexts.
 fn by_plan(head: &Head<'_>) -> Option<Cow<'static, str>> {
     let route = head.extensions.get::<MatchedPath>()?;
     let plan = match head.headers.get("x-plan").map(|value| value.as_bytes()) {

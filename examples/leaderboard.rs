@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | `LISTEN` | loopback address and port | `127.0.0.1:3000` |
 //! | `REDIS_URL` | the Redis that keeps everything | absent: in memory |
-//! | `PULSE_PREFIX` | the prefix of every key; with an empty prefix, the keys are the book's | `pulse:` |
+//! | `PULSE_PREFIX` | the prefix of every key; may be empty, as in the book *Redis in Action* | `pulse:` |
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 use std::error::Error;
@@ -28,9 +28,7 @@ use serde_json::json;
 use tower_pulse::admin::Access;
 use tower_pulse::{Pulse, Ranking, RankingError};
 
-/// The most likes of one request.
 const MAX_LIKES: i64 = 1_000_000_000;
-/// The most posts of one answer.
 const MAX_POSTS: usize = 1_000;
 
 type Parameters = Query<Vec<(String, String)>>;

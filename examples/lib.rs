@@ -1,4 +1,4 @@
-//! Services that use tower-pulse. Each is an example of this package: `cargo run --example demo`.
+//! The code that the examples of this package share. An example runs with `cargo run --example demo`.
 
 pub mod listen;
 pub mod signal;

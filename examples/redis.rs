@@ -1,4 +1,4 @@
-//! A fleet: all instances write to one Redis, and every dashboard shows their sum.
+//! A fleet: all instances write to one Redis, and every dashboard shows the sum of all instances.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example redis`
 #![allow(clippy::print_stdout)] // An example prints to its terminal.

@@ -36,8 +36,8 @@ use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED, Precisions}
 #[cfg(feature = "redis")]
 use tower_pulse_redis::RedisOptions;
 
-/// Configures a [`Pulse`]. Every field has a default. [`build`](Self::build) refuses a value that is out of range, with
-/// an error that names the field. A clone is independent of the original.
+/// Configures a [`Pulse`]. Every setting has a default. [`build`](Self::build) refuses a value that is out of range,
+/// with an error that names the setting. A clone is independent of the original.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -55,9 +55,7 @@ use tower_pulse_redis::RedisOptions;
 pub struct Builder<Of = Pulse> {
     of: PhantomData<fn() -> Of>,
     backend: Backend,
-    /// The methods that have set the store.
     store_set_by: Vec<&'static str>,
-    /// The configuration of the recording, without the values that `build` derives.
     options: HandleOptions,
     prefix: Option<String>,
     service: Option<String>,
@@ -92,7 +90,7 @@ enum Backend {
     #[cfg(feature = "redis")]
     Redis(Result<Box<RedisOptions>, BuildError>),
     Custom(Arc<dyn Store>),
-    /// A store whose feature is missing in this build.
+    /// The chosen store needs a Cargo feature that is off.
     #[cfg(not(all(feature = "file", feature = "redis")))]
     Missing(BuildError),
 }
@@ -172,9 +170,9 @@ impl Pulse {
 
 /// The settings that an instance and a [`Dashboard`](crate::Dashboard) share.
 impl<Of> Builder<Of> {
-    /// The prefix of every key in Redis: `pulse:` by default, at most 128 bytes, without control characters. With an
-    /// empty prefix, the [book's keys](crate::guide::counters_rankings_rows#keys-that-other-programs-can-read) have the
-    /// book's names.
+    /// The prefix of every key in Redis: at most 128 bytes without control characters. The default is `pulse:`, in a
+    /// cluster `{pulse}:`. With an empty prefix, the [book's
+    /// keys](crate::guide::counters_rankings_rows#keys-that-other-programs-can-read) have the book's names.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
         self
@@ -194,7 +192,8 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// The number of slices that are kept at each precision: 1 to 10,000, 120 by default. Older slices are removed.
+    /// The number of slices that each counter keeps at each precision: 1 to 10,000, 120 by default. Older slices are
+    /// removed.
     pub fn retained_slices(mut self, slices: u32) -> Self {
         self.retained_slices = slices;
         self
@@ -203,9 +202,10 @@ impl<Of> Builder<Of> {
     /// The approximate bytes of windows and answers that are kept for the admin router and [`Pulse::query`]: 1 MiB to 1
     /// TiB, 64 MiB by default. The default is enough for 2,000 busy contexts in all named windows.
     ///
-    /// Above this bound, the least recently used windows are removed; the next question about one reads it again. If a
-    /// single window does not fit, the answer is an error that names this setting. A window takes about 8 kB for each
-    /// busy context. Answers in transit do not count.
+    /// Above this bound, the least recently used windows are removed. The next question about such a window reads the
+    /// store again. If a single window does not fit, the answer is an error that names this setting. With 2,000 busy
+    /// contexts, one window takes about 25 MiB of the process, and eight windows take 35 MiB. Answers that are being
+    /// sent do not count.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -218,8 +218,8 @@ impl<Of> Builder<Of> {
     }
 
     /// Whether the [book's keys](crate::guide::counters_rankings_rows#keys-that-other-programs-can-read) are written to
-    /// Redis. On by default. If they are not written, Redis does about a third of the work, and single contexts have
-    /// counters only at the precisions of histograms.
+    /// Redis. On by default. If not, the keys that only other programs read are omitted, Redis does about a third of the
+    /// work, single contexts have counters only at precisions of whole minutes, and `ranking_retention` has no effect.
     pub fn book_keys(mut self, on: bool) -> Self {
         self.book_keys = on;
         self
@@ -233,12 +233,13 @@ impl<Of> Builder<Of> {
 }
 
 impl Builder {
-    /// The name of this instance in slow and failed requests, in reports and in [`Health`](crate::Health): 1 to 100
-    /// bytes without control characters. Other invisible characters, and those that change the direction of text, are
-    /// escaped. The default is the name of the host with a short random suffix, such as `web-1-3fa9c2`.
+    /// The name of this instance in slow and failed requests, in lists of instances and in [`Health`](crate::Health): 1
+    /// to 100 bytes without control characters. Other invisible characters, and those that change the direction of
+    /// text, are escaped. The default is the name of the host with a short random suffix, such as `web-1-3fa9c2`.
     ///
-    /// Instances of the same name are shown as one; nothing else depends on the name. A lease of folding or cleaning
-    /// contains the name and the id of the instance that holds it, with a colon between them.
+    /// Instances of the same name are shown as one; nothing else depends on the name. In Redis, the keys
+    /// `{prefix}pulse:lease:fold` and `{prefix}pulse:lease:clean` contain `{name}:{id}` of the instance that folds or
+    /// cleans.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -252,8 +253,8 @@ impl Builder {
     }
 
     /// The time between two flushes: 10 ms to 60 s. By default 1 s, and up to 10 s in a fleet of more than 400
-    /// instances. An instance flushes earlier if at least 1,000 ids of a [ranking](crate::Pulse::ranking) wait, and
-    /// half of its `max_ids` or more: otherwise, the ranking would soon have no room.
+    /// instances. An instance flushes earlier if many ids of a [ranking](crate::Pulse::ranking) wait: at least 1,000,
+    /// and at least half of the ranking's `max_ids`. Otherwise, the ranking would soon have no room.
     pub fn flush_interval(mut self, interval: Duration) -> Self {
         self.options.flush.interval = Some(interval);
         self
@@ -265,8 +266,8 @@ impl Builder {
         self
     }
 
-    /// The time without a request after which a context leaves the ranking of the slowest: 1 min to 1 year, 24 h by
-    /// default.
+    /// The time without a request after which a context leaves the ranking of the slowest contexts: 1 min to 1 year, 24
+    /// h by default.
     pub fn ranking_retention(mut self, idle: Duration) -> Self {
         self.options.retention.ranking_retention = idle;
         self
@@ -281,15 +282,15 @@ impl Builder {
     /// The length of the history, which has slices of a day: 15 to 400 days, rounded up to whole days. Without a
     /// history (the default), data is kept for 15 days, in slices of six hours.
     ///
-    /// A history adds a record of each context and day (UTC), which has all that the dashboard shows of a window: see
-    /// the [sizes](crate::guide::sizing#a-history). The windows `30d` and `90d`, and the windows before them, cover
-    /// only the days of the history. The history begins when an instance first asks for it: earlier days are shown as
-    /// not recorded. A store in memory keeps the history until the process ends, within
+    /// A history adds one record for each context and day (UTC). The record has all that the dashboard shows of a
+    /// window: see the [sizes](crate::guide::sizing#a-history). The windows `30d` and `90d`, and the windows with which
+    /// they are compared, cover only the days of the history. The history begins when an instance first asks for it:
+    /// earlier days are shown as not recorded. A store in memory keeps the history until the process ends, within
     /// [`memory_bytes`](Self::memory_bytes).
     ///
     /// Set the same length in all instances of a service. Otherwise the longest length applies within half a minute,
-    /// and health warns in the other instances. A history ends when no instance has asked for it for a week. Paths that
-    /// had no request for [`context_retention`](Self::context_retention) are not listed in any window.
+    /// and health warns in the instances with another length. A history ends when no instance has asked for it for a
+    /// week. Paths that had no request for [`context_retention`](Self::context_retention) are not listed in any window.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -367,16 +368,17 @@ impl Builder {
         self
     }
 
-    /// Whether keys of counters in Redis expire by themselves when they are idle. On by default. Switch it off only if
-    /// other programs write the same keys and run no cleaner of this crate.
+    /// Whether keys of counters in Redis expire by themselves when they are idle. On by default. Switch this off only
+    /// if other programs go on writing the same keys while no instance of this crate runs: only an instance prolongs
+    /// the life of keys that are in use.
     pub fn expire_idle_keys(mut self, on: bool) -> Self {
         self.expire_idle_keys = on;
         self
     }
 
-    /// Paths or route templates that are not recorded. `/assets/*` stands for all paths below `/assets`. Paths are
-    /// compared with the whole path that the client sends, even within a nested router. Requests to the admin router
-    /// are never recorded.
+    /// Paths or route templates that are not recorded. `/assets/*` stands for `/assets` and all paths below. A request
+    /// is ignored if one of them matches its route template, or the whole path that the client sends, even within a
+    /// nested router. Requests to the admin router are never recorded.
     pub fn ignore<P: Into<String>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.ignore.extend(paths.into_iter().map(Into::into));
         self
@@ -406,7 +408,8 @@ impl Builder {
 
     /// Sets a function that returns whether a response counts as an error. The function replaces the default rule,
     /// [`ResponseHead::is_error`]. The function runs once for each response, so it must be fast and must not panic.
-    /// Service errors and panics always count as errors. The function does not change the outcome (`4xx`, `5xx`, …).
+    /// Service errors, panics and bodies that fail always count as errors. The function does not change the outcome
+    /// (`4xx`, `5xx`, …).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -485,8 +488,8 @@ impl Builder {
     /// kind.
     ///
     /// [`build`](Self::build) installs a panic hook for the whole process, once. The hook calls the hook that was
-    /// installed before, and costs nothing as long as nothing panics. If the application sets another hook later, that
-    /// hook must call this one.
+    /// installed before, and costs nothing as long as nothing panics. If the application sets another hook later, the
+    /// new hook must call the hook that it replaces.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -506,14 +509,14 @@ impl Builder {
         self
     }
 
-    /// The header in which the proxy in front gives the time at which it received a request; the usual name is
-    /// `x-request-start`. The wait from that time until the layer begins is recorded per path, as the timer `queue`.
-    /// The wait is not a part of the request's time. The value is a Unix time in seconds, milliseconds, microseconds or
-    /// nanoseconds, with or without `t=` before it. [Where the time
+    /// The header in which the proxy in front of the service gives the time at which the proxy received a request. The
+    /// usual name is `x-request-start`. The wait from that time until the layer begins is recorded per path, as the
+    /// timer `queue`. The wait is not a part of the request's time. The value is a Unix time in seconds, milliseconds,
+    /// microseconds or nanoseconds, with or without `t=` before it. [Where the time
     /// goes](crate::guide::request_timers#the-queue-in-front) shows the setting of each proxy.
     ///
-    /// Off by default: a client can send the header too, so the proxy must replace it. A wait below zero counts as 0,
-    /// and a wait of more than a minute is ignored; [`Health`](crate::Health) counts both.
+    /// Off by default: a client can send the header too, so the proxy must replace the client's header. A wait below
+    /// zero counts as 0, and a wait of more than a minute is ignored; [`Health`](crate::Health) counts both.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

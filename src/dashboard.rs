@@ -16,8 +16,8 @@ use tower_pulse_core::store::Store;
 /// The dashboard as a process of its own, for a Redis that the instances of a service write to.
 ///
 /// The dashboard only reads. Its Redis user needs permission for reading commands only, and the server may be a
-/// replica. The dashboard is not an instance: lists of instances omit it, and it makes no marks. It has no background
-/// tasks: only questions read the store. If nothing is recorded yet, the dashboard says so.
+/// replica. The dashboard is not an instance: it makes no marks, and lists of instances omit it. The dashboard has no
+/// background tasks: only questions read the store. If nothing is recorded yet, the dashboard says so.
 ///
 /// ```no_run
 /// # #[cfg(feature = "admin")]
@@ -47,7 +47,6 @@ impl std::fmt::Debug for Dashboard {
 }
 
 impl Dashboard {
-    /// Creates the dashboard of a store, which must be read-only.
     pub(crate) fn new(store: Arc<dyn Store>, options: HandleOptions, view: ViewOptions) -> Self {
         let query = reader(Source::new(
             store,

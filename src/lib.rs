@@ -1,7 +1,7 @@
 //! Middleware for tower and axum that shows which pages of a service are hot, slow, failing, or slower than before.
 //!
-//! The middleware times each request. It keeps statistics, histograms and counters of each path, and ranks the 100
-//! slowest paths. The data is in memory, in a file, or in Redis for a whole fleet. An admin router (dashboard, JSON,
+//! The middleware times each request, keeps statistics, histograms and counters of each path, and ranks the 100 slowest
+//! paths. The data is in memory, in a file, or in Redis for a whole fleet. An admin router (dashboard, JSON,
 //! Prometheus) is mounted in the same service.
 //!
 //! ```
@@ -26,30 +26,30 @@
 //! # How it works
 //!
 //! ```text
-//! request ─▶ layer ─▶ recorder ──1 s──▶ Batch ─▶ flush ─▶ journal ─▶ fold ─▶ tables of records
-//!            (per-context cells, sharded)      (append, fenced)  (one instance, leased)   │
-//!            admin router (JSON, dashboard, Prometheus) ◀── answers ─────────────────────┘    cleaner
+//! request ─▶ layer ─▶ recorder ──1 s──▶ batch ─▶ flush ─▶ journal ─▶ fold ─▶ tables
+//!               (a cell per context)        (numbered calls)   (one instance)   │
+//!                     admin router (JSON, dashboard, Prometheus) ◀── answers ───┘
 //! ```
 //!
-//! A request never calls the store: it adds to a cell of its context, in tens of nanoseconds. Once a second a task
-//! drains the cells into a batch. At each flush interval the batch is appended to the store's journal, in numbered
-//! calls. A call that is sent again takes effect once. One instance of the fleet folds the journal into the tables that
-//! are read, so the load of the store grows little with the fleet.
+//! A request never calls the store: it only adds to a cell of its context. Once a second a task drains the cells into a
+//! batch. At each flush interval the batch is appended to the store's journal, in numbered calls. A call that is sent
+//! again takes effect once. One instance of the fleet folds the journal into the tables that questions read, so the
+//! load of the store grows little with the fleet.
 //!
 //! While the store is unreachable, the process merges its batches by adding counts and histogram buckets. The size of
 //! the merged batch depends on the number of contexts, not on the length of the outage. A store in memory keeps the
-//! journal and the tables in this process, where one `Pulse` flushes and folds.
+//! journal and the tables in this process.
 //!
 //! # What is counted
 //!
 //! A request belongs to the *context* of its method and route template, `GET /users/{id}`. Requests that match no route
 //! share `<unmatched>`, and contexts after the first [`max_contexts`](Builder::max_contexts) share `<overflow>`.
 //!
-//! Each request adds 1 to the counters `hits` and `hits:{context}`, its microseconds to `micros:{context}`, and one
-//! value to the statistics of its context. An error also adds 1 to `errors` and `errors:{context}`. By default, these
-//! are errors: a 5xx, a service error, a panic, and a gRPC status other than OK in the response to a POST.
-//! [`Builder::count_as_error`] replaces this rule for responses. Responses are also counted by status code, and by the
-//! kind of their [`Failure`].
+//! Each request adds 1 to the counters `hits` and `hits:{context}`, its microseconds to `micros:<all>` and
+//! `micros:{context}`, and one value to the statistics of its context. An error also adds 1 to `errors` and
+//! `errors:{context}`. By default, these are errors: a 5xx, a service error, a panic, a body that fails, and a gRPC
+//! status other than OK in the response to a POST. [`Builder::count_as_error`] replaces this rule for responses.
+//! Responses are also counted by status code, and by the kind of their [`Failure`].
 //!
 //! [`Pulse::timer`], [`Pulse::time`] and [`Pulse::try_time`] record other code in the same way, and [`Pulse::record`]
 //! records requests that were measured elsewhere. [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks

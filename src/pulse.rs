@@ -32,7 +32,6 @@ pub struct Pulse(Arc<Inner>);
 #[derive(Clone)]
 #[cfg_attr(not(feature = "admin"), allow(dead_code))]
 pub(crate) struct ViewOptions {
-    /// The name of the service.
     pub(crate) service: Option<String>,
     /// The URL of a trace, with a placeholder for its id.
     pub(crate) trace_url: Option<String>,
@@ -45,7 +44,7 @@ struct Inner {
     #[cfg_attr(not(feature = "admin"), allow(dead_code))]
     view: ViewOptions,
     #[cfg(feature = "admin")]
-    posts: Arc<tower_pulse_admin::WriteLimit>,
+    write_limit: Arc<tower_pulse_admin::WriteLimit>,
 }
 
 #[cfg(feature = "row-cache")]
@@ -66,14 +65,14 @@ impl std::fmt::Debug for Pulse {
 impl Pulse {
     pub(crate) fn new(handle: Handle, skips: IgnoreList, view: ViewOptions) -> Self {
         #[cfg(feature = "admin")]
-        let posts = Arc::new(tower_pulse_admin::WriteLimit::new(handle.clock().clone()));
+        let write_limit = Arc::new(tower_pulse_admin::WriteLimit::new(handle.clock().clone()));
         Self(Arc::new(Inner {
             store: Store::from(handle.store().clone()),
             handle,
             skips,
             view,
             #[cfg(feature = "admin")]
-            posts,
+            write_limit,
         }))
     }
 
@@ -81,8 +80,8 @@ impl Pulse {
         self.0.handle.join_later(tasks);
     }
 
-    /// Returns the middleware, which times each request to the head of its response, under method and route template.
-    /// Add it with axum's `Router::layer`.
+    /// Returns the middleware, which times each request to the head of its response, under the method and route
+    /// template. Add the middleware with axum's `Router::layer`.
     #[cfg(feature = "axum")]
     pub fn layer(&self) -> PulseLayer {
         self.make_layer(Source::Matched { has_method: true })
@@ -155,9 +154,9 @@ impl Pulse {
         Timer::start(self.recorder().context(Kind::Timer, context))
     }
 
-    /// Times a future, from its first poll until it completes, is cancelled or panics. Any output counts as completed.
-    /// [`try_time`](Self::try_time) counts an `Err` as an error, and [`try_time_as`](Self::try_time_as) also records
-    /// the kind of the error.
+    /// Times a future, from its first poll until it completes, is cancelled or panics. Any output counts as
+    /// `completed`, even an `Err`. [`try_time`](Self::try_time) counts an `Err` as an error, and
+    /// [`try_time_as`](Self::try_time_as) also records the kind of the error.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -259,8 +258,7 @@ impl Pulse {
     ///
     /// The contexts must be few, such as method and route template: never a raw path.
     /// [`max_contexts`](crate::Builder::max_contexts) applies, and [`ignore`](crate::Builder::ignore) does not.
-    /// `outcome` is the status of the response, or an [`Outcome`] if there was no response. Takes some tens of
-    /// nanoseconds and does no I/O.
+    /// `outcome` is the status of the response, or an [`Outcome`] if there was no response. The call does no I/O.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -278,8 +276,8 @@ impl Pulse {
             .record_request(context, duration, outcome.into());
     }
 
-    /// Records a duration that was measured elsewhere, as a [`timer`](Self::timer) of this context
-    /// would. A duration above 7 days counts as 7 days.
+    /// Records a duration that was measured elsewhere, as a [`timer`](Self::timer) of this context would. A duration
+    /// above 7 days counts as 7 days.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -346,7 +344,7 @@ impl Pulse {
         tower_pulse_core::handle::RankingBuilder::new(self.0.handle.clone(), name)
     }
 
-    /// Returns the store of this `Pulse`, to read its data in code.
+    /// Returns the store of this `Pulse`, to read the recorded data in code.
     pub fn store(&self) -> &Store {
         &self.0.store
     }
@@ -364,7 +362,7 @@ impl Pulse {
     /// # Errors
     /// The store failed, or no instance has folded the samples within 5 s. Nothing is lost in these cases: the next
     /// flush sends the samples again, and the journal is folded later. If a key has a foreign value, the error names
-    /// the key: the data for this key was omitted, and all other data is in the store.
+    /// the key. The data for this key was omitted; all other data is in the store.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing, and nothing counts twice.
@@ -383,8 +381,8 @@ impl Pulse {
     /// # Errors
     /// The store did not accept all requests and all additions to counters and rankings within
     /// [`shutdown_timeout`](crate::Builder::shutdown_timeout), or it has lost samples that it had acknowledged. Samples
-    /// that wait in the journal are no error: this call folds them if there is time. Otherwise, another instance folds
-    /// them, now or after its start.
+    /// that wait in the journal are no error: this call folds them if there is time. If not, another instance folds
+    /// them, now or after it has started.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: call it again.

@@ -30,12 +30,13 @@
 //! [objects](crate::guide::objects) the fields of their answers.
 //!
 //! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
-//! The API and the dashboard show these answers: their JSON has the same names, and adds only data for drawing.
+//! The API and the dashboard show these answers: the JSON has the same names, and adds only data for drawing.
 //!
 //! An answer about a window has the time that the window covers ([`Covered`]), and the share of this time that was
-//! recorded (`complete`). The answer is complete up to `as_of`; `error` is the largest relative error of its
-//! percentiles. The window is compared with the window of the same length before it, or with the one that `against`
-//! names. Ratios are `None` unless both are mostly recorded, and have [`ENOUGH_REQUESTS`].
+//! recorded (`complete`). The answer is complete up to `as_of`; `error` is the largest relative error of the
+//! percentiles. A window is compared with the window of the same length before, or with the window that `against`
+//! names. A ratio is `None` unless both windows are mostly recorded, and have at least [`ENOUGH_REQUESTS`] requests of
+//! the context.
 //!
 //! # The seven questions
 //!

@@ -47,16 +47,16 @@ impl<'a> Simulation<'a> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The first drain in a new second is an exception: it counts in the second before. Otherwise, if the task ran a
-    /// moment late, all samples of the ended second would count in the next second.
+    /// The first drain in a new second is an exception: what it drains counts in the second before. Otherwise, if the
+    /// task ran a moment late, all samples of the ended second would count in the next second.
     pub fn drain(self) {
         self.handle.recorder().drain();
     }
 
-    /// Judges the minutes that have ended, to find the pages that have changed. Call this after a
-    /// [`flush`](crate::Pulse::flush). A background task judges 15 s after each minute. Returns the number of minutes
-    /// that this instance has judged; another instance may have judged others. The verdicts are written between two
-    /// rounds of folding. If another instance folds, the write interrupts its folding for a moment.
+    /// Judges the minutes that have ended, to find the pages that have changed. Call this function after a
+    /// [`flush`](crate::Pulse::flush). A background task judges 15 to 17 s after each minute. Returns the number of
+    /// minutes that this instance has judged; another instance may have judged other minutes. The verdicts are written
+    /// between two rounds of folding. If another instance folds, the write interrupts that instance for a moment.
     ///
     /// # Errors
     /// The store failed. The next call judges the minutes that this call has not judged.
@@ -87,8 +87,9 @@ impl<'a> Simulation<'a> {
     }
 
     /// Reports the machine of this instance for the minute that begins at `minute`, in Unix seconds. `cpu` is the share
-    /// of its allowed CPUs that the process used, `delay` the median wait of a ready task. A background task measures
-    /// both. The report is sent to the store with the next [`flush`](crate::Pulse::flush).
+    /// of the allowed CPUs that the process used, from 0 to 1; `delay` is the median wait of a task that is ready to
+    /// run. A background task measures both. The report is sent to the store with the next
+    /// [`flush`](crate::Pulse::flush).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -105,7 +106,7 @@ impl<'a> Simulation<'a> {
         let machine = MachineMinute {
             cpus: 1,
             // Negative shares and NaN become 0.
-            cpu_millis: Some((1e3 * cpu).round() as u64),
+            cpu_thousandths: Some((1e3 * cpu).round() as u64),
             workers: 1,
             delay_micros: Some(micros),
             worst_delay_micros: Some(micros),

@@ -1,4 +1,4 @@
-//! Stores of recorded data: in memory, in a file and in Redis. All three behave the same, behind the type [`Store`].
+//! Stores of recorded data: in memory, in a file and in Redis. All three have the type [`Store`].
 //!
 //! [`Builder`](crate::Builder) opens the configured store. Open a store yourself to share it among several builders by
 //! [`Builder::store`](crate::Builder::store), or to read it without recording anything:
@@ -42,7 +42,7 @@ impl Store {
     /// The slices of a counter that have a value, oldest first: the start of each, in Unix seconds, and its sum.
     ///
     /// # Errors
-    /// The store failed, or has no counters of this `precision`, which is in seconds.
+    /// The store failed, or has no counters of this `precision` (in seconds).
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.

@@ -25,9 +25,9 @@ const REQUESTS: usize = 200;
 
 /// An instance without tasks, so only the requests allocate.
 fn built(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock) {
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let builder = configure(Pulse::builder().clock(clock));
-    (builder.build_with_tasks().unwrap().0, hand)
+    (builder.build_with_tasks().unwrap().0, manual_clock)
 }
 
 fn routes() -> Router {
@@ -65,8 +65,8 @@ fn allocations(app: Router, method: &str, path: &str) -> u64 {
     allocation_counter::measure(|| send(measured)).count_total
 }
 
-/// Lets one test at a time use the process's pool of buffers for the details of requests. A thread may allocate a buffer
-/// while another thread locks a part of the pool.
+/// Lets one test at a time use the process's pool of buffers for the details of requests. Otherwise, a thread may
+/// allocate a buffer while another thread locks a part of the pool.
 fn only_user_of_the_buffers() -> MutexGuard<'static, ()> {
     static USER: Mutex<()> = Mutex::new(());
     USER.lock().unwrap_or_else(PoisonError::into_inner)
@@ -97,7 +97,7 @@ fn assert_recorded<const N: usize>(pulse: &Pulse, expected: [(&str, usize); N]) 
 
 #[test]
 fn requests_allocate_no_more_than_without_the_layer() {
-    let (pulse, _hand) = built(|builder| builder);
+    let (pulse, _manual_clock) = built(|builder| builder);
     for (method, path) in [
         ("GET", "/ping"),
         ("POST", "/ping"),
@@ -116,7 +116,7 @@ fn requests_allocate_no_more_than_without_the_layer() {
             "{method} {path} to the body's end: {body} allocations, {identity} without the layer"
         );
     }
-    // All requests were recorded: to warm up and to measure, timed to the head and to the body's end.
+    // Each context has four runs of requests: to warm up and to measure, timed to the head and to the body's end.
     let contexts = [
         "<unmatched>",
         "DELETE /ping",
@@ -134,7 +134,7 @@ fn requests_allocate_no_more_than_without_the_layer() {
 #[test]
 fn reading_the_header_of_the_queue_allocates_nothing() {
     let _alone = only_user_of_the_buffers();
-    let (pulse, _hand) = built(|builder| builder.queue_time_header("x-request-start"));
+    let (pulse, _manual_clock) = built(|builder| builder.queue_time_header("x-request-start"));
     for value in ["t=1699999999.975", "1800000000", "1", "soon"] {
         let counted = |app| {
             let app = with_header(app, "x-request-start", value);
@@ -153,10 +153,10 @@ fn reading_the_header_of_the_queue_allocates_nothing() {
 #[test]
 fn details_allocate_nothing_for_requests_that_are_not_slow() {
     let _alone = only_user_of_the_buffers();
-    let (pulse, hand) = built(|b| b.keep_trace_ids(true).keep_request_paths(true));
+    let (pulse, manual_clock) = built(|b| b.keep_trace_ids(true).keep_request_paths(true));
     let with_id = |app| with_header(app, "x-request-id", "a-request-id");
     for hour in 0..2 {
-        hand.set_wall(NOW + hour * 3_600);
+        manual_clock.set_wall(NOW + hour * 3_600);
         pulse.simulation().drain();
         for (method, path) in [("GET", "/api/v1/users/7"), ("GET", "/none")] {
             let identity = with_id(routes().layer(Identity(())));
@@ -169,7 +169,7 @@ fn details_allocate_nothing_for_requests_that_are_not_slow() {
 
 #[test]
 fn the_name_of_an_inner_layer_allocates_nothing() {
-    let (pulse, _hand) = built(|builder| builder);
+    let (pulse, _manual_clock) = built(|builder| builder);
     let route = |layer| Router::new().route("/x", get(|| async { "x" }).layer(layer));
     let twice = |app: Router| app.layer(Identity(()));
     let identity = Router::new().route("/x", get(|| async { "x" }).layer(Identity(())));
@@ -181,7 +181,7 @@ fn the_name_of_an_inner_layer_allocates_nothing() {
 
 #[test]
 fn a_request_without_timers_allocates_nothing_on_a_path_with_timers() {
-    let (pulse, _hand) = built(|builder| builder);
+    let (pulse, _manual_clock) = built(|builder| builder);
     let routes = || {
         let pulse = pulse.clone();
         let handler = move |uri: http::Uri| {
@@ -205,7 +205,7 @@ fn a_request_without_timers_allocates_nothing_on_a_path_with_timers() {
 #[test]
 fn a_statement_allocates_nothing_and_a_span_once() {
     use tracing_subscriber::prelude::*;
-    let (pulse, _hand) = built(|builder| builder);
+    let (pulse, _manual_clock) = built(|builder| builder);
     let subscriber = tracing_subscriber::registry().with(pulse.tracing());
     let _subscribed = subscriber.set_default();
     let statements = || {
@@ -240,7 +240,7 @@ fn a_statement_allocates_nothing_and_a_span_once() {
 
 #[test]
 fn a_failure_allocates_nothing_besides_its_extension_and_its_message() {
-    let (pulse, _hand) = built(|builder| builder);
+    let (pulse, _manual_clock) = built(|builder| builder);
     let routes = || {
         let handler = || async {
             let mut response = (StatusCode::BAD_GATEWAY, "down").into_response();
@@ -261,7 +261,7 @@ fn a_failure_allocates_nothing_besides_its_extension_and_its_message() {
 
 #[test]
 fn a_request_that_was_measured_elsewhere_allocates_nothing() {
-    let (pulse, _hand) = built(|builder| {
+    let (pulse, _manual_clock) = built(|builder| {
         let builder = builder.app_version("1.4.2");
         builder.count_as_error(|head| head.headers.contains_key("x-error"))
     });
@@ -279,7 +279,7 @@ fn a_request_that_was_measured_elsewhere_allocates_nothing() {
 
 #[test]
 fn adding_to_a_recent_id_allocates_nothing() {
-    let (pulse, _hand) = built(|builder| builder);
+    let (pulse, _manual_clock) = built(|builder| builder);
     let posts = pulse.ranking("posts").build().unwrap();
     let ids: Vec<String> = (0..100).map(|id| id.to_string()).collect();
     let add = || ids.iter().for_each(|id| posts.add(id, 1));
@@ -292,7 +292,7 @@ fn adding_to_a_recent_id_allocates_nothing() {
 
 #[test]
 fn failed_requests_in_quick_succession_allocate_only_while_they_are_listed() {
-    let (pulse, _hand) = built(|builder| builder);
+    let (pulse, _manual_clock) = built(|builder| builder);
     let record = |millis, status| {
         pulse.record("GET /users/{id}", Duration::from_millis(millis), status);
     };

@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most words of README.
-const README_WORDS: usize = 1_000;
+const MAX_README_WORDS: usize = 1_000;
 /// The URL of the guide, for documents outside of it.
 const GUIDE: &str = "https://docs.rs/tower-pulse/latest/tower_pulse/guide/";
 /// Pages of the guide whose files are in `docs/`.
@@ -86,7 +85,7 @@ fn fault(document: &Path, target: &str) -> Option<String> {
             name => page(name),
         }
     } else if let Some(item) = target.trim_start_matches("mod@").strip_prefix("crate::") {
-        // The compiler checks all links to items except pages and their headings.
+        // rustdoc checks the links to all other items.
         page(item.strip_prefix("guide::")?)
     } else if target.starts_with("https://") || target.starts_with("http://") {
         return None;
@@ -140,7 +139,7 @@ fn the_guide_lists_each_page() {
 #[test]
 fn readme_is_short() {
     let words = read(&root().join("README.md")).split_whitespace().count();
-    assert!(words <= README_WORDS, "{words} words");
+    assert!(words <= MAX_README_WORDS, "{words} words");
 }
 
 /// ARCHITECTURE.md and the map of tests name files and folders that exist.

@@ -1,6 +1,6 @@
-//! Rules of the layers that the compiler does not check: No crate depends on a crate above it, not even for tests. No
-//! module of the core uses a module above it. Only a few files use types of Redis and axum. The *face* is the crate in
-//! `src`, which users depend on.
+//! Rules about the layers of the code, which the compiler does not check. No crate depends on a crate above itself, not
+//! even for tests. No module of the core uses a module above itself. Only a few files of the face use types of `redis`,
+//! axum and `tracing-subscriber`. The *face* is the crate in `src`, which users depend on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -145,7 +145,7 @@ fn users_of(name: &str) -> Vec<String> {
     users
 }
 
-/// The face takes a `redis::Client` and `redis::TlsCertificates`. It returns a layer for `tracing-subscriber` and an
+/// The face takes a `redis::Client` and `redis::TlsCertificates`, and returns a layer for `tracing-subscriber` and an
 /// `axum::Router`. One file of the layer reads axum's `MatchedPath`.
 #[test]
 fn types_of_other_crates_stay_in_few_files() {

@@ -1,5 +1,5 @@
-//! The tests of the package `tower-pulse` that share a process. Each module is a suite; `tests/README.md` lists the
-//! suites.
+//! The tests of the package `tower-pulse` that share a process. Each module except `rig` is a suite. `tests/README.md`
+//! lists the suites.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -38,15 +38,16 @@ fn limited() -> Builder {
         .query_bytes(4 * MIB)
 }
 
-/// Records more contexts, codes, counters and ids than the limits allow, with two durations in every octave.
+/// Records more contexts, codes, counters and ids than the limits allow. The durations of each context go from 1 µs to
+/// 12 minutes, with two for each doubling.
 fn record(pulse: &Pulse, ranking: &Ranking, round: i64) {
     for context in 0..CONTEXTS + 20 {
         let context = format!("GET /{:x<200}/{context}", "");
-        for half in 0..60u16 {
-            let duration = Duration::from_secs_f64(1e-6 * (f64::from(half) / 2.0).exp2());
-            let outcome = match (round + i64::from(half)) % 3 {
+        for step in 0..60u16 {
+            let duration = Duration::from_secs_f64(1e-6 * (f64::from(step) / 2.0).exp2());
+            let outcome = match (round + i64::from(step)) % 3 {
                 0 => Outcome::Cancelled.into(),
-                1 => StatusCode::from_u16(500 + half % 20).unwrap().into(),
+                1 => StatusCode::from_u16(500 + step % 20).unwrap().into(),
                 _ => RequestOutcome::from(StatusCode::OK),
             };
             pulse.record(&context, duration, outcome);
@@ -83,10 +84,10 @@ async fn serve(pulse: &Pulse) {
     }
 }
 
-/// Fills a process, and prints the bytes by which it grew.
+/// Fills this process to its limits, and prints by how many bytes the process grew.
 async fn fill(redis: Option<RedisServer>) {
     let before = resident_bytes(std::process::id());
-    let (clock, time) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let builder = limited().clock(clock);
     let builder = match &redis {
         Some(redis) => builder.redis(redis.url()),
@@ -98,7 +99,7 @@ async fn fill(redis: Option<RedisServer>) {
     for round in 0..20 {
         serve(&pulse).await;
         record(&pulse, &ranking, round);
-        time.advance(Duration::from_secs(60));
+        manual_clock.advance(Duration::from_secs(60));
         pulse.flush().await.unwrap();
         for window in ["5m", "1h", "6h", "24h"] {
             let mut query = PathsQuery::default();
@@ -112,8 +113,8 @@ async fn fill(redis: Option<RedisServer>) {
     for round in 0..MINUTES {
         serve(&pulse).await;
         record(&pulse, &ranking, round);
-        time.advance(Duration::from_secs(60));
-        // A flush that fails puts its data back, within the bound.
+        manual_clock.advance(Duration::from_secs(60));
+        // A flush that fails keeps its data for the next flush, up to `pending_bytes`.
         assert_eq!(pulse.flush().await.is_err(), redis.is_some());
     }
     let health = pulse.health();
@@ -124,9 +125,9 @@ async fn fill(redis: Option<RedisServer>) {
     );
 }
 
-/// Fills a child process. Does nothing in the test program itself.
+/// Only a child process fills itself: in the test program, this test does nothing.
 #[tokio::test]
-async fn a_case() {
+async fn fill_child() {
     match std::env::var(CHILD).as_deref() {
         Ok("memory") => fill(None).await,
         Ok(_) => fill(Some(RedisServer::start().await)).await,
@@ -141,7 +142,7 @@ fn a_process_at_every_limit_takes_no_more_memory_than_the_guide_says() {
         let stated = stated.and_then(|cells| cells.trim().split(' ').next()?.parse::<u64>().ok());
         let stated = stated.expect("the page has the number of MB") * 1_000_000;
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["a_case", "--exact", "--nocapture"])
+            .args(["fill_child", "--exact", "--nocapture"])
             .env(CHILD, case)
             .stdout(Stdio::piped())
             .spawn();
@@ -154,7 +155,7 @@ fn a_process_at_every_limit_takes_no_more_memory_than_the_guide_says() {
         let grown = grown.and_then(|(_, grown)| grown.split(' ').next()?.parse::<u64>().ok());
         let grown = grown.unwrap_or_else(|| panic!("{case}: {printed}"));
         println!("{case}: {grown} bytes, the guide says {stated}");
-        // The guide's number is at most twice the real one.
+        // The guide's number is at most twice the measured number.
         assert!(
             (stated / 2..=stated).contains(&grown),
             "{case}: {grown} bytes, the guide says {stated}"

@@ -1,5 +1,5 @@
-//! A fleet whose instances have different features: an instance folds the data of all instances. `make check` runs this
-//! test without the feature `rankings`.
+//! An instance without the feature `rankings` folds the rankings of other instances. `make check` builds this test
+//! without the feature.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ async fn rankings_of_other_instances_are_folded_and_expire() {
     let store: Arc<dyn Store> = Arc::new(store);
     let builder = Pulse::builder().store(store.clone()).clock(clock);
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
-    // The instance of this build folds, because no other instance reads the journal.
+    // `pulse` folds the whole journal, because no other instance folds.
     let fold = async |manual_clock: &ManualClock| {
         pulse.counter("sales").increment();
         pulse.flush().await.unwrap();
@@ -77,7 +77,8 @@ async fn rankings_of_other_instances_are_folded_and_expire() {
     let both = [("9".to_owned(), 5), ("7".to_owned(), 3)];
     assert_eq!(top(&*store, NOW).await, both);
 
-    // An hour later, 4 is added to id 7. After two more hours, only this 4 is left in the window.
+    // An hour later, 4 is added to id 7. After two more hours, these 4 are still in the window, and the earlier
+    // additions are not.
     let later = NOW + i64::from(HOUR);
     manual_clock.set_wall(later);
     append(&*store, 3, "7", later, 4).await;

@@ -2,7 +2,7 @@
 # Breaks a copy of the source in one place at a time, and lists the breaks that no test noticed: see `make mutants`.
 # First runs the unit tests of the broken crate, which notice most breaks within seconds. Then runs five suites on the
 # remaining breaks of core and model. The detector's breaks get unit tests only: the suite `changes` takes forty seconds
-# for a break, and noticed none of thirty that unit tests had missed.
+# for a break, and noticed none of thirty breaks that the unit tests had missed.
 # usage: SHARD=3/12 ITERATE=1 mutants.sh, where ITERATE continues a stopped run
 set -uo pipefail
 export PROPTEST_CASES=32 PROPTEST_MAX_SHRINK_ITERS=0
@@ -28,10 +28,11 @@ mutate() {
   [ $result -lt 4 ] && [ $result -ne 1 ] || exit $result
 }
 
-# Tries two breaks at a time: compiling, which takes longer than the unit tests, uses one core. The suites use two.
+# Tries two breaks at a time, because compiling, which takes longer than the unit tests, uses one core. The suites use
+# two cores, so they run for one break at a time.
 mutate units "$out/shard.txt" --jobs 2 --minimum-test-timeout 40
-# Skips the baseline, which would look for the suites in the broken packages. Eight tests run at a time, because most
-# tests wait for a server.
+# Skips the run without a break (the baseline), which would look for the suites in the broken packages. Eight tests run
+# at a time, because most tests wait for a server.
 suites=(--test-package tower-pulse --cargo-arg=--test=features --cargo-arg=--test=integration)
 grep -E '^crates/(core|model)/' "$out/units/mutants.out/missed.txt" >"$out/left.txt"
 RUST_TEST_THREADS=8 mutate suites "$out/left.txt" --baseline skip --timeout 300 "${suites[@]}" \

@@ -5,11 +5,11 @@ set -euo pipefail
 
 is_root() { [ "$(id -u)" = 0 ]; }
 
-# The Debian packages of a tool, for `--no-install-recommends`.
+# The Debian packages of a tool, including the recommended packages that the tool needs.
 packages_of() {
   case $1 in
     cc) echo gcc libc6-dev ;;
-    # Chromium starts without a sandbox for root only (tests/browser/src/chromium.rs).
+    # The tests start Chromium with a sandbox, except for root (tests/browser/src/chromium.rs).
     chromium)
       # Ubuntu has no chromium-headless-shell.
       grep -qx ID=debian /etc/os-release 2>/dev/null && echo chromium-headless-shell || echo chromium

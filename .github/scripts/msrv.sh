@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the published crates with all features, and tower-pulse with its default features, on `rust-version`.
+# Compiles the published crates with all features, and tower-pulse with its default features, by the oldest Rust that
+# Cargo.toml allows (`rust-version`).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rust=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)

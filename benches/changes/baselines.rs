@@ -7,7 +7,7 @@ use tower_pulse_model::aggregate::Aggregate;
 
 use crate::workload::PAGES;
 
-/// The sums of one or more minutes, in seconds.
+/// The sums of one or more minutes: of requests, of seconds, and of squared seconds.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     count: f64,
@@ -35,9 +35,9 @@ impl Sums {
 pub(crate) enum Rule {
     /// The mean of 5 minutes is above 1.5 times the mean of the hour before.
     Mean,
-    /// Welch's t of 10 minutes against the hour before, and a ratio of at least 1.2.
+    /// By Welch's t-test, 10 minutes are slower than the hour before, and the ratio of the means is at least 1.2.
     Recent,
-    /// Welch's t of this hour against the last.
+    /// By Welch's t-test, the last 60 minutes are slower than the 60 minutes before.
     Hours,
 }
 
@@ -52,7 +52,7 @@ impl Rule {
         }
     }
 
-    /// The lengths in minutes of the recent span and of the span before it.
+    /// The lengths, in minutes, of the recent window and of the window before it.
     fn windows(self) -> (usize, usize) {
         match self {
             Self::Mean => (5, 60),
@@ -81,7 +81,7 @@ pub(crate) struct Baseline {
     minutes: Vec<VecDeque<Sums>>,
 }
 
-/// Welch's usual two-sided threshold: a chance of 1 in 20.
+/// The usual threshold of a two-sided test: a chance of 1 in 20.
 const SIGNIFICANT: f64 = 1.96;
 
 impl Baseline {

@@ -14,11 +14,11 @@ use crate::rng::Random;
 const CONTEXTS: usize = 2_000;
 const REQUESTS: f64 = 1_000.0;
 const MINUTES: i64 = 120;
-/// The goals: the mean time of judging one minute, and the memory of the detector.
+/// The goals for the mean time of judging one minute, and for the memory of the detector.
 const MOST_TIME: Duration = Duration::from_millis(60);
 const MOST_BYTES: u64 = 36 << 20;
 
-/// Prints the cost. Returns whether it is within the goals.
+/// Prints the cost. Returns whether the cost is within the goals.
 pub(crate) fn print(seed: u64) -> bool {
     let mut random = Random::new(seed);
     // Log-normal times with a median of 50 ms.

@@ -6,7 +6,6 @@ use crate::page::Page;
 use crate::rng::Random;
 use crate::workload::{Design, MINUTES, PAGES};
 
-/// An event on some pages, for some minutes.
 struct Episode {
     pages: Vec<usize>,
     from: usize,
@@ -15,7 +14,7 @@ struct Episode {
     shift: f64,
     /// The number of minutes after which the event's strength has fallen to 1/e; 0 if it does not fall.
     decay: f64,
-    /// The factor of the odds of a cache miss.
+    /// The factor by which the odds of a cache miss rise.
     cold: f64,
     traffic_factor: f64,
     error_factor: f64,
@@ -35,7 +34,6 @@ impl Episode {
     }
 }
 
-/// All normal events of a run.
 pub(crate) struct Events {
     episodes: Vec<Episode>,
     /// For each minute, the logarithm of the factor by which other work of the host slows all pages.
@@ -269,7 +267,6 @@ fn scans(random: &mut Random, episodes: &mut Vec<Episode>) {
     }
 }
 
-/// For each minute, the logarithm of the factor by which other work of the host slows all pages.
 fn slow_minutes(random: &mut Random) -> Vec<f64> {
     let mut host = vec![0.0; MINUTES];
     let share = random.between(0.02, 0.08);

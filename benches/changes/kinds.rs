@@ -1,4 +1,5 @@
-//! New kinds of errors. Each service has usual kinds, some frequent and some rare. Within a month, new kinds begin.
+//! Measures how the detector finds new kinds of errors. Each simulated service has usual kinds, some frequent and some
+//! rare. Within a month, new kinds begin.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::workload::{PAGES, id_of};
 const RUNS: u64 = 8;
 const DAY: i64 = 24 * 60;
 const MINUTES: i64 = 30 * DAY;
-/// The number of kinds that a service always had.
+/// The number of kinds that a service has from the start.
 const USUAL: usize = 12;
 /// The number of kinds that begin later.
 const NEW: usize = 10;
@@ -22,7 +23,6 @@ const MOST: f64 = 1.0;
 
 struct Kind {
     name: Arc<str>,
-    /// The page on which the kind occurs.
     page: usize,
     /// Errors per minute.
     rate: f64,
@@ -33,7 +33,7 @@ struct Kind {
 fn kinds(random: &mut Random) -> Vec<Kind> {
     let kinds = (0..USUAL + NEW).map(|number| {
         let is_usual = number < USUAL;
-        // Usual kinds occur at least once in three weeks, new kinds at least once in 50 minutes.
+        // On average, usual kinds occur at least once in three weeks, and new kinds at least once in 50 minutes.
         let least = if is_usual {
             1.0 / (21 * DAY) as f64
         } else {
@@ -50,7 +50,8 @@ fn kinds(random: &mut Random) -> Vec<Kind> {
     kinds.collect()
 }
 
-/// Prints the false alarms, and how many new kinds are found. Returns whether the false alarms are within the limit.
+/// Prints the number of false alarms, and how many new kinds are found. Returns whether the false alarms are within the
+/// limit.
 pub(crate) fn print(seed: u64) -> bool {
     let (mut false_alarms, mut found) = (0, 0);
     for run in 0..RUNS {

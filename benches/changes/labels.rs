@@ -20,11 +20,11 @@ pub(crate) enum Part {
     All,
     /// All requests. The slowdown grows for half an hour.
     Drift,
-    /// All requests, after a minute that was much worse.
+    /// All requests. The first minute is much slower than the others.
     BadStart,
     /// All requests except the slowest tenth.
     Median,
-    /// The slowest tenth.
+    /// The slowest tenth of the requests.
     UpperTenth,
     /// A random share of the requests.
     Mix,
@@ -39,14 +39,13 @@ pub(crate) enum Part {
 /// The minutes in which a drift grows.
 const DRIFTING: usize = 30;
 
-/// A change that a detector should find.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label {
     pub(crate) page: usize,
     pub(crate) kind: LabelKind,
     pub(crate) part: Part,
     pub(crate) from: usize,
-    /// The minute after the last one.
+    /// The minute after the last minute of the change.
     pub(crate) to: usize,
     /// The times of the changed requests, the odds of a miss or the rate of a surge, divided by the values before. For
     /// failing and refusing, the share of errors or of 4xx.
@@ -73,8 +72,8 @@ impl Label {
     }
 }
 
-/// Labels some pages with one change each. The pages whose tail changes get three different distributions. Pages whose
-/// tail or cache changes get 30 to 300 requests per minute, so that the change can be seen.
+/// Labels some pages with one change each. The three pages whose slowest tenth changes get different distributions.
+/// These pages, and the page whose cache changes, get 30 to 300 requests per minute, so that the change can be seen.
 pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     use LabelKind::{Failing, Faster, Slower, Surge};
     let mut kinds = vec![(Slower, Part::All); 5];
@@ -162,8 +161,8 @@ fn mean_ratio(shape: Shape, part: Part, ratio: f64, share: f64) -> f64 {
     }
 }
 
-/// Makes half of the pages slower: six as a whole, six in a share of their requests, five by more misses of their
-/// cache, and three in their slowest tenth.
+/// Makes half of the pages slower: six in all requests, six in a share of the requests, five by more cache misses, and
+/// three in the slowest tenth.
 pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     let parts = [
         (Part::All, 6),
@@ -211,8 +210,8 @@ pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label
     labels.collect()
 }
 
-/// Labels twelve pages whose data grows within an hour, and four whose data grows within a day. Every second page also
-/// becomes slower in one step.
+/// Labels twelve pages whose data grows within an hour, and four whose data grows within a day. Every second of these
+/// pages also becomes slower in one step.
 pub(crate) fn growing_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     let chosen = random.sample(PAGES, 16);
     let mut labels = Vec::new();
@@ -250,7 +249,7 @@ pub(crate) fn growing_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Lab
     labels
 }
 
-/// Labels eight pages without another label: they answer many more requests with 4xx.
+/// Labels eight pages without another label, which answer many more requests with 4xx.
 pub(crate) fn refusing_labels(
     random: &mut Random,
     pages: &[Page],

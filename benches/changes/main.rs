@@ -1,10 +1,10 @@
-//! Measures how many injected changes of a labelled workload the change detector finds, and how many false alarms it
-//! raises, next to three common alert rules: `cargo bench -p pulse-benches --bench changes`. Seeds are printed;
+//! Measures how many changes of a simulated workload the change detector finds, and how many false alarms the detector
+//! raises, compared with three common alert rules: `cargo bench -p pulse-benches --bench changes`. Seeds are printed;
 //! `CHANGES_SEED=7` starts with another seed, `CHANGES_RUNS=100` makes 100 runs of each design (kind of noise), and
 //! `CHANGES_NOISE=Plain` tries only that design.
 //!
-//! Read `page`, `events`, `pauses` and `labels` (the parts of a workload), `workload`, `baselines`, `score`, `report`,
-//! and `kinds` about new kinds of errors.
+//! Read `page`, `events`, `pauses` and `labels` (the parts of a workload), `workload`, `baselines` (the alert rules),
+//! `score`, `report`, then `kinds` (new kinds of errors), `real` (latencies of a real service) and `cost`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -69,10 +69,10 @@ impl Shape {
                 share,
                 alpha,
             } => {
-                let body = sigma * random.normal();
+                let usual = sigma * random.normal();
                 match random.chance(share) {
-                    true => body + sigma + random.exponential() / alpha,
-                    false => body,
+                    true => usual + sigma + random.exponential() / alpha,
+                    false => usual,
                 }
             }
             Self::Bimodal {
@@ -81,10 +81,10 @@ impl Shape {
                 factor,
             } => {
                 let odds = misses / (1.0 - misses) * miss_odds;
-                let body = sigma * random.normal();
+                let usual = sigma * random.normal();
                 match random.chance(odds / (1.0 + odds)) {
-                    true => body + factor.ln(),
-                    false => body,
+                    true => usual + factor.ln(),
+                    false => usual,
                 }
             }
             Self::Shifted { fixed } => (fixed + (1.0 - fixed) * random.exponential()).ln(),
@@ -92,7 +92,7 @@ impl Shape {
     }
 }
 
-/// A series that returns to its mean (AR(1)), or wanders.
+/// A random series that returns to 0 (AR(1)), the more slowly the nearer `persistence` is to 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wobble {
     pub(crate) sigma: f64,
@@ -114,10 +114,10 @@ impl Wobble {
     }
 }
 
-/// Switches between two levels for minutes at a time.
+/// Two levels of a page's times. The page stays at a level for some minutes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Regime {
-    /// The logarithm of the other level.
+    /// The logarithm of the ratio of the other level to the usual one.
     size: f64,
     /// The chance of a switch in a minute.
     switches: f64,
@@ -173,9 +173,9 @@ impl Season {
 
 /// The requests that a page answers with 4xx.
 pub(crate) struct Refusals {
-    /// The usual share of the requests.
+    /// The usual share of these requests.
     pub(crate) share: f64,
-    /// The wobble of the odds.
+    /// The wobble of the odds of a 4xx.
     wobble: Wobble,
 }
 
@@ -196,7 +196,6 @@ impl Refusals {
         }
     }
 
-    /// The share in the next minute.
     pub(crate) fn next(&mut self, random: &mut Random) -> f64 {
         let odds = self.share / (1.0 - self.share) * self.wobble.next(random).exp();
         odds / (1.0 + odds)

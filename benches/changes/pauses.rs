@@ -2,11 +2,10 @@
 
 use crate::rng::Random;
 
-/// Pauses at a steady interval.
 pub(crate) struct Pauses {
     /// The seconds between the starts of two pauses.
     every: f64,
-    /// The length in seconds.
+    /// The length of a pause, in seconds.
     length: f64,
 }
 

@@ -1,7 +1,8 @@
-//! Latencies of a real service: series of the Cloud Monitoring Dataset, with the anomalies that its operators labelled.
+//! Latencies of a real service: series of the Cloud Monitoring Dataset, with the anomalies that people labelled.
 //!
-//! `CHANGES_SERIES` names a folder of `*.csv` with time, mean milliseconds and label; without it, `../shared/telemetry`
-//! beside the project is read. Each series is a page, and each of its points, an hour, counts as a minute.
+//! `CHANGES_SERIES` names a folder of `*.csv` with time, mean milliseconds and label. The default is the folder
+//! `shared/telemetry` beside the project. Each series stands for a page. The points of a series are an hour apart, but
+//! count as minutes.
 
 use std::path::{Path, PathBuf};
 
@@ -20,15 +21,14 @@ const RUNS: u64 = 8;
 const RATE: f64 = 60.0;
 /// The standard deviation of the logarithm of the request times.
 const SIGMA: f64 = 0.5;
-/// An alarm finds a label until this many minutes after the label's end. An alarm farther from each label is
+/// An alarm finds a label until this many minutes after the label's end. An alarm that is farther from all labels is
 /// unlabelled.
 const MATCH_MINUTES: usize = 10;
 /// The fewest minutes of a clear label.
 const CLEAR_MINUTES: usize = 3;
-/// The least factor between the median of a clear label and that of the 60 minutes before it.
+/// The least ratio of the median of a clear label to the median of the 60 minutes before the label.
 const CLEAR_RATIO: f64 = 1.15;
 
-/// A page's times, with the anomalies that a person labelled.
 struct Series {
     /// The mean seconds of each minute.
     means: Vec<f64>,

@@ -3,7 +3,7 @@
 use crate::Scores;
 use crate::baselines::Rule;
 use crate::labels::{Label, LabelKind, Part};
-use crate::score::{Detection, Score, found, is_slower, quantile};
+use crate::score::{Detection, Score, is_slower, quantile, share_of_found};
 use crate::workload::Design;
 
 fn delay(detection: &Detection) -> Option<f64> {
@@ -47,16 +47,16 @@ fn row(score: &Score, design: Design) -> Row {
     let slower = score.select(judged(design));
     Row {
         false_alarms: score.per_1000(),
-        found: found(&slower),
-        tail: found(&score.select(is_of_tail)),
+        found: share_of_found(&slower),
+        tail: share_of_found(&score.select(is_of_tail)),
         median: quantile(&slower, 0.5, delay),
         p90: quantile(&slower, 0.9, delay),
     }
 }
 
-/// Prints the tables of a design. Returns whether the detector is within the limits of the design: for `Plain`, the
-/// workload must also be hard enough; for `Refusals`, only false `Refusing` alarms count; other designs have no
-/// limits.
+/// Prints the tables of a design. Returns whether the detector is within the limits of the design. With `Plain`, the
+/// workload must also be so hard that the rules raise many false alarms. With `Refusals`, only false `Refusing` alarms
+/// count. Other designs have no limits.
 pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bool {
     let score = &scores.detector;
     println!(
@@ -116,15 +116,15 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
     is_hard && is_ok
 }
 
-/// Prints the false `Refusing` alarms, and the share of refusing pages that is found. Returns whether the alarms are
-/// within the limit.
+/// Prints the number of false `Refusing` alarms, and the share of refusing pages that is found. Returns whether the
+/// alarms are within the limit.
 fn refusing(score: &Score) -> bool {
     let per_1000 = score.of_kind(LabelKind::Refusing) as f64 * 1e3 / score.page_hours;
     let refusing = |label: &Label| label.kind == LabelKind::Refusing && label.rate >= 5.0;
     let detections = score.select(refusing);
     println!(
         "| Refusing | {per_1000:.2} false alarms per 1,000 page-hours (the bench fails beyond 1) | {:.3} of {} found at >= 5/min | delay {:.0} / {:.0} |",
-        found(&detections),
+        share_of_found(&detections),
         detections.len(),
         quantile(&detections, 0.5, delay),
         quantile(&detections, 0.9, delay)
@@ -150,21 +150,21 @@ fn details(score: &Score, judged: fn(&Label) -> bool) {
         let detections = score.select(wanted);
         println!(
             "{name}: {:.3} of {} (goal {goal}), delay {:.0} / {:.0}",
-            found(&detections),
+            share_of_found(&detections),
             detections.len(),
             quantile(&detections, 0.5, delay),
             quantile(&detections, 0.9, delay)
         );
     };
-    let body = |label: &Label| is_slower(label, Part::All);
+    let of_all = |label: &Label| is_slower(label, Part::All);
     share("1.15 at >= 30/min", ".70", &|label| {
-        body(label) && label.ratio < 1.2 && label.rate >= 30.0
+        of_all(label) && label.ratio < 1.2 && label.rate >= 30.0
     });
     share("1.3 at >= 30/min", "", &|label| {
-        body(label) && (label.ratio - 1.3).abs() < 0.01 && label.rate >= 30.0
+        of_all(label) && (label.ratio - 1.3).abs() < 0.01 && label.rate >= 30.0
     });
     share(">= 1.3 at 5-30/min", ".90", &|label| {
-        body(label) && label.ratio >= 1.29 && (5.0..30.0).contains(&label.rate)
+        of_all(label) && label.ratio >= 1.29 && (5.0..30.0).contains(&label.rate)
     });
     share(">= 1.5 at >= 30/min", "delay 3 / 8", &|label| {
         judged(label) && label.mean >= 1.49
@@ -245,7 +245,7 @@ fn parts(score: &Score) {
         let detections = score.select(wanted);
         println!(
             "{name}: {:.3} of {} (goal {goal}), delay {:.0} / {:.0}, ratio off {:.2}",
-            found(&detections),
+            share_of_found(&detections),
             detections.len(),
             quantile(&detections, 0.5, delay),
             quantile(&detections, 0.9, delay),
@@ -292,18 +292,18 @@ pub(crate) fn summary(designs: &[(Design, Scores)]) {
         println!(
             "| {design:?} | {:.1} | {:.3} | {:.3} | {:.3} | {:.3} | {} | {} | {:.3} | {:.3} |",
             score.per_1000(),
-            found(&select(&judged)),
-            found(&select(
+            share_of_found(&select(&judged)),
+            share_of_found(&select(
                 &|label| is_slower(label, Part::UpperTenth) && (label.ratio - 2.0).abs() < 0.01
             )),
-            found(&select(&|label| is_slower(label, Part::Median))),
-            found(&select(
+            share_of_found(&select(&|label| is_slower(label, Part::Median))),
+            share_of_found(&select(
                 &|label| is_slower(label, Part::Drift) && label.rate >= 30.0
             )),
             delays(&select(&at_once)),
             delays(&select(&|label| judged(label) && label.mean >= 1.49)),
             quantile(&select(&judged), 0.5, ratio_off),
-            found(&select(&|label| label.kind == LabelKind::Surge
+            share_of_found(&select(&|label| label.kind == LabelKind::Surge
                 && label.ratio < 4.5
                 && label.rate < 30.0)),
         );

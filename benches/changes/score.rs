@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::labels::{Label, LabelKind, Part};
 
-/// A verdict on one page that is ongoing at the end of a minute.
+/// An ongoing verdict on a page, at the end of a minute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ongoing {
     pub(crate) page: usize,
@@ -19,16 +19,15 @@ const GRACE_OF_NEW: usize = 5;
 /// The minutes after the end of a label in which an older verdict is not a false alarm.
 const GRACE_OF_OLD: usize = 15;
 
-/// A label, and the verdict on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Detection {
     pub(crate) label: Label,
-    /// The minutes from the start of the label to the end of the minute in which it was found.
+    /// The minutes from the start of the label to the end of the minute in which the label was found.
     pub(crate) delay: Option<usize>,
-    /// The minutes from the start of the label until the detector first listed its page as *maybe slower*, or found
-    /// it.
+    /// The minutes from the start of the label until the detector first listed the page as *maybe slower*, or found the
+    /// label.
     pub(crate) watched: Option<usize>,
-    /// The minutes from the true start to the reported start.
+    /// The minutes from the true start of the change to the reported start.
     pub(crate) start_error: Option<f64>,
     /// The ratio that was reported last, divided by the true ratio.
     pub(crate) ratio_error: Option<f64>,
@@ -106,7 +105,6 @@ impl Follower {
         }
     }
 
-    /// Notes the pages that are watched at the end of a minute.
     pub(crate) fn watched(&mut self, minute: usize, pages: impl Iterator<Item = usize>) {
         let pages: Vec<_> = pages.collect();
         for page in &pages {
@@ -149,8 +147,8 @@ impl Follower {
     /// Whether the verdict is about a label. Updates the detection of that label.
     fn fits_label(&mut self, minute: usize, verdict: &Ongoing, is_new: bool) -> bool {
         let detections = self.detections.iter_mut();
-        // On a growing page, a verdict is about the step only if its change began no earlier than three minutes
-        // before the step.
+        // On a growing page, a verdict is about the step only if the reported change began at most three minutes before
+        // the step.
         let same = detections.filter(|detection| {
             let label = &detection.label;
             let begun = label.part != Part::Step
@@ -190,7 +188,7 @@ impl Follower {
     }
 }
 
-pub(crate) fn found(detections: &[Detection]) -> f64 {
+pub(crate) fn share_of_found(detections: &[Detection]) -> f64 {
     let found = detections
         .iter()
         .filter(|detection| detection.delay.is_some());

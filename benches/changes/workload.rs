@@ -1,5 +1,5 @@
-//! A labelled workload: 40 pages over three hours, with normal events, which a detector should not report, and with
-//! changes, which it should report.
+//! A labelled workload: 40 pages over three hours. The workload has normal events, which a detector should not report,
+//! and changes, which a detector should report.
 
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{Kind, RecordId};
@@ -22,8 +22,8 @@ pub(crate) const MINUTES: usize = 180;
 pub(crate) enum Design {
     /// Each page wobbles independently.
     Plain,
-    /// Wandering levels, groups of pages that share a database, jumps with heavy tails, uneven traffic, overdispersed
-    /// counts.
+    /// The times of pages, and of groups of pages that share a database, wander and jump. Traffic varies more, and
+    /// rises at each full hour.
     Wandering,
     /// A third of the pages switch between two levels for minutes at a time, as a query planner does.
     Regimes,
@@ -71,7 +71,7 @@ pub(crate) struct Run {
     minute: usize,
     diurnal: f64,
     phase: f64,
-    hardness: f64,
+    host_weight: f64,
     counts: Vec<u32>,
     failures: Vec<u32>,
 }
@@ -84,7 +84,7 @@ impl Run {
     pub(crate) fn new(seed: u64, design: Design) -> Self {
         let mut random = Random::new(seed);
         let wanders = design == Design::Wandering;
-        // These properties are the same for a whole run, so that runs differ more than the pages of one run.
+        // All pages of a run share these properties, so that runs differ more than the pages of one run.
         let busy = random.log_between(200.0, 1_200.0);
         let persistence = random.between(0.3, 0.9);
         let mut pages: Vec<_> = (0..PAGES)
@@ -101,7 +101,7 @@ impl Run {
             value: 0.0,
         });
         let groups = groups.collect();
-        let hardness = random.between(0.7, 1.3);
+        let host_weight = random.between(0.7, 1.3);
         let mut labels = match design {
             Design::Mixes => mixed_labels(&mut random, &mut pages),
             Design::Growth => growing_labels(&mut random, &mut pages),
@@ -126,21 +126,21 @@ impl Run {
             minute: 0,
             diurnal: random.between(0.0, 0.4),
             phase: random.between(0.0, std::f64::consts::TAU),
-            hardness,
+            host_weight,
             random,
             counts: vec![0; BUCKETS],
             failures: vec![0; BUCKETS],
         }
     }
 
-    /// The aggregates of the next minute, of each page with requests.
+    /// The aggregate of the next minute for each page with requests.
     pub(crate) fn next(&mut self) -> Vec<(usize, Aggregate)> {
         let minute = self.minute;
         self.minute += 1;
         let groups: Vec<_> = (self.groups.iter_mut())
             .map(|group| group.next(&mut self.random))
             .collect();
-        let host = self.events.host(minute, &mut self.random) * self.hardness;
+        let host = self.events.host(minute, &mut self.random) * self.host_weight;
         let angle = minute as f64 / MINUTES as f64 * std::f64::consts::PI + self.phase;
         let mut day = 1.0 + self.diurnal * angle.sin();
         if self.design == Design::Wandering && minute % 60 < 3 {
@@ -176,7 +176,7 @@ impl Run {
         let mut error_share = page.error_share * self.events.error_factor(number, minute);
         let refusals = self.refusals.get_mut(number);
         let mut refused_share = refusals.map_or(0.0, |refusals| refusals.next(random));
-        let mut tail = None;
+        let mut of_part = None;
         for label in &self.labels {
             if label.page != number || !(label.from..label.to).contains(&minute) {
                 continue;
@@ -186,7 +186,7 @@ impl Run {
                 (LabelKind::Failing, _) => error_share = label.ratio,
                 (LabelKind::Refusing, _) => refused_share = label.ratio,
                 (_, Part::Misses) => miss_odds *= label.ratio,
-                (_, Part::Mix | Part::UpperTenth | Part::Median) => tail = Some(*label),
+                (_, Part::Mix | Part::UpperTenth | Part::Median) => of_part = Some(*label),
                 _ => shift += label.shift(minute),
             }
         }
@@ -205,7 +205,7 @@ impl Run {
         for request in 0..count {
             let (is_error, failed) = (request < errors, request < errors + refused);
             let mut draw = page.shape.draw(random, miss_odds);
-            if let Some(label) = tail {
+            if let Some(label) = of_part {
                 let slower = draw + label.ratio.ln();
                 match label.part {
                     Part::UpperTenth if draw > page.upper_tenth => draw = slower,

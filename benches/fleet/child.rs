@@ -1,5 +1,5 @@
-//! The child processes of the bench, in which the instances of the fleet run. A child is this binary with another
-//! environment. When the parent exits, the child's standard input closes, and the child exits too.
+//! The child processes of the bench, in which the instances of the fleet run. A child is the same binary, with the
+//! environment variable [`CHILD`]. When the parent exits, the child's standard input closes, and the child exits too.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,9 +11,9 @@ use crate::flush_only;
 use crate::meter::{self, Polls};
 use crate::traffic::{self, Traffic};
 
-/// The environment variable of a child: the numbers of its full and flush-only instances, and the server's URL.
+/// The environment variable of a child, with the numbers of its full and flush-only instances, and the server's URL.
 const CHILD: &str = "PULSE_FLEET_CHILD";
-/// The `replay_bytes` of each instance, if its process has many instances.
+/// The `replay_bytes` of each instance in a process with many instances.
 const REPLAY_BYTES: usize = 256 * 1024;
 
 pub(crate) struct Member {
@@ -22,7 +22,6 @@ pub(crate) struct Member {
     output: BufReader<ChildStdout>,
     /// The id of the thread that folds, if one of the instances is the folder.
     fold_thread: u32,
-    /// The names of the instances at the start.
     pub(crate) instances: Vec<String>,
 }
 
@@ -77,7 +76,7 @@ impl Drop for Member {
     }
 }
 
-/// If this process is a child, runs its instances until the input closes, and exits.
+/// In a child, runs the instances until the input closes, and then exits.
 pub(crate) fn run_if_child() {
     let Ok(settings) = std::env::var(CHILD) else {
         return;

@@ -1,5 +1,5 @@
 //! Flush-only instances: each has its own connection, and appends calls and sends heartbeats as a full instance does,
-//! but serves no requests. The instances of a process share the batches that they append, which are made once a second.
+//! but serves no requests. The instances of a process append the same batches, which are made once a second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,6 @@ pub(crate) fn store(url: &str, timeout: Duration) -> RedisStore {
     RedisStore::open(options.connection_timeout(timeout)).unwrap()
 }
 
-/// An instance that only appends and sends heartbeats.
 pub(crate) struct FlushOnly {
     store: RedisStore,
     generation: String,
@@ -47,7 +46,7 @@ impl FlushOnly {
         }
     }
 
-    /// Appends a batch. Returns whether the journal had room for it.
+    /// Appends a batch. Returns whether the journal had room.
     pub(crate) async fn append(&mut self, batch: Batch) -> bool {
         let call = FencedBatch {
             generation: self.generation.clone(),
@@ -84,7 +83,7 @@ pub(crate) async fn fleet(url: String, instances: usize, pulse: Pulse) {
             let mut flushed = crate::now();
             loop {
                 let interval = Duration::from_secs_f64(pulse.health().flush.interval_seconds);
-                // A large fleet's calls are spread over its interval.
+                // In a large fleet, the calls are spread over the flush interval.
                 let offset = match interval > Duration::from_secs(1) {
                     true => interval.mul_f64(phase),
                     false => Duration::from_millis(100).mul_f64(phase),
@@ -92,7 +91,8 @@ pub(crate) async fn fleet(url: String, instances: usize, pulse: Pulse) {
                 tokio::time::sleep(crate::until_flush(interval, offset)).await;
                 let now = crate::now();
                 let batch = batches.lock().unwrap().batch(now, now - flushed);
-                // If the journal has no room, the next batch also has the requests of this one, as in a full instance.
+                // If the journal has no room, the next batch also has the requests of this batch, as in a full
+                // instance.
                 if instance.append(batch).await {
                     flushed = now;
                 }

@@ -29,7 +29,7 @@ use rows::Size;
 use tower_pulse_model::context::{ALL, Metric};
 use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
 
-/// The fleets. One machine cannot serve the requests of a thousand instances, so most instances of the last fleet are
+/// One machine cannot serve the requests of a thousand instances, so most instances of the last of these fleets are
 /// flush-only.
 const FLEETS: [Size; 4] = [
     Size::new(1, 0),
@@ -38,7 +38,8 @@ const FLEETS: [Size; 4] = [
     Size::new(20, 980),
 ];
 
-/// The instances of the largest fleet. If this machine has too few sockets, the fleet is smaller, as its row shows.
+/// The instances of the largest fleet. If this machine has too few sockets, the fleet is smaller. The row of the table
+/// shows the number.
 const LARGEST: usize = 10_000;
 
 /// Fills the counters `ARGV[4…]` of one precision with `ARGV[2]` slices of `ARGV[3]` seconds.

@@ -24,7 +24,6 @@ pub(crate) fn this_thread() -> u32 {
     link.file_name().unwrap().to_str().unwrap().parse().unwrap()
 }
 
-/// The processor time of all threads of a process.
 pub(crate) fn process_cpu(process: u32) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     threads
@@ -33,7 +32,7 @@ pub(crate) fn process_cpu(process: u32) -> Duration {
         .sum()
 }
 
-/// The server's totals: of CPU since its start, of commands and bytes since CONFIG RESETSTAT.
+/// The server's totals: CPU since the start of the server, commands and bytes since CONFIG RESETSTAT.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     at: Instant,
@@ -44,8 +43,8 @@ pub(crate) struct Usage {
 }
 
 /// The number of commands that a heartbeat of an instance without `app_version` sends, including those that read the
-/// store's status. Exactly one of them is ZCOUNT, so the calls of ZCOUNT are the number of heartbeats. Other reads of
-/// the status also call ZCOUNT, but they are rare. Some heartbeats also list keys by HSCAN.
+/// store's status. Exactly one of these commands is ZCOUNT, so the number of calls of ZCOUNT is the number of
+/// heartbeats. Other reads of the status also call ZCOUNT, but rarely. Some heartbeats also list keys by HSCAN.
 const COMMANDS_PER_HEARTBEAT: f64 = 8.0;
 
 /// The server's usage per second, on average.

@@ -23,13 +23,13 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The measurements. A number without another unit is the processor time of the server in microseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Micro {
-    /// A call without contexts.
+    /// The cost of a call without contexts.
     pub(crate) append_call: f64,
-    /// Each context in a call.
+    /// The cost of each context in a call.
     pub(crate) append_context: f64,
-    /// A call with all contexts of an instance that flushes every three seconds.
+    /// The cost of a call with all contexts of an instance that flushes every three seconds.
     pub(crate) append_of_3_seconds: f64,
-    /// A heartbeat, including its read of the store's status.
+    /// The cost of a heartbeat, including the read of the store's status.
     pub(crate) heartbeat: f64,
     /// The cost per context, including reads, in rounds of 40 and of 201 contexts.
     pub(crate) fold_40: f64,
@@ -68,7 +68,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The next call of an instance: `contexts` contexts and `<all>`, for each of the last `seconds`.
+    /// The next call of an instance: `contexts` contexts and `<all>`, for each of the last `seconds` seconds.
     fn call(&mut self, instance: usize, contexts: usize, seconds: i64) -> FencedBatch {
         self.seqs[instance] += 1;
         FencedBatch {
@@ -133,7 +133,7 @@ impl<'a> Bench<'a> {
         used.as_secs_f64() * 1e6 / f64::from(rounds) / (contexts + 1) as f64
     }
 
-    /// Appends a call of each instance in each of `seconds` seconds, and does not fold them.
+    /// Appends a call of each instance in each of `seconds` seconds, and does not fold the calls.
     async fn leave_backlog(&mut self, seconds: usize) {
         let folder = self.folder();
         assert!(folder.fold().await.unwrap());
@@ -161,7 +161,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Folds the whole backlog. Returns the processor time, and the duration of each poll.
+/// Returns the processor time of folding the whole backlog, and the duration of each poll.
 async fn timed(folder: TestFolder) -> (Duration, Vec<Duration>) {
     let (process, thread, polls) = (std::process::id(), meter::this_thread(), Polls::default());
     // The kernel accounts for a thread's time when the thread sleeps.
@@ -175,7 +175,7 @@ async fn timed(folder: TestFolder) -> (Duration, Vec<Duration>) {
     (used, polls.take())
 }
 
-/// Gives the server 3 ms to rest, and returns its processor time so far.
+/// The server's processor time so far, after 3 ms in which the server can finish its work.
 async fn cpu_when_idle(server: &RedisServer) -> Duration {
     tokio::time::sleep(Duration::from_millis(3)).await;
     process_cpu(server.pid())

@@ -14,7 +14,6 @@ use tower_pulse_model::round::{PARTITIONS, partition};
 
 /// The mean time between requests.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(40);
-/// The time between two reads.
 const READ_INTERVAL: Duration = Duration::from_millis(10);
 /// The time after which the probe stops waiting for a request to become readable.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -35,7 +34,6 @@ pub(crate) struct Freshness {
     pub(crate) api: Vec<Duration>,
 }
 
-/// Requests that could be read, and requests that cannot be read yet.
 #[derive(Default)]
 struct Waiting {
     /// The number of requests that could be read.

@@ -14,7 +14,7 @@ use crate::traffic::{CONTEXTS, REQUESTS};
 pub(crate) struct Size {
     /// Instances that serve requests, including the folder.
     pub(crate) full: usize,
-    /// Instances that only append and send heartbeats.
+    /// Instances that serve no requests, except the first one of them.
     pub(crate) flush_only: usize,
 }
 
@@ -38,8 +38,8 @@ pub(crate) struct Row {
 
 /// The most full instances in one process.
 const PER_PROCESS: usize = 100;
-/// The number of parts into which the time is divided. The part with the smallest cost counts, because other processes
-/// on the machine can only add to the cost.
+/// The number of parts into which the measured time is divided. The part with the smallest cost counts, because other
+/// processes on the machine can only add to the cost.
 pub(crate) const PARTS: u32 = 3;
 
 /// Measures the cost of a fleet for `seconds`, and then the freshness of its data for `seconds`.
@@ -76,7 +76,7 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
     print_commands(server).await;
     assert_all_requests_are_counted(&url, size).await;
     let mut probe = Probe::new(&url);
-    // The probe learns the size of the fleet from its first heartbeat.
+    // By its first heartbeat, the probe learns the size of the fleet.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let freshness = probe.watch(seconds).await;
     let servers = parts.iter().map(|(server, ..)| *server);
@@ -109,7 +109,7 @@ async fn assert_all_requests_are_counted(url: &str, size: Size) {
     assert!((0.9..1.1).contains(&ratio), "{hits} of {served}");
 }
 
-/// Kills the folder `kills` times. For each kill, returns the freshness of the requests after it.
+/// Kills the folder `kills` times. For each kill, returns the freshness of the requests after the kill.
 pub(crate) async fn takeovers(server: &RedisServer, kills: usize) -> Vec<Freshness> {
     crate::fill(server, PREFIX).await;
     let url = server.url();
@@ -138,15 +138,14 @@ async fn folder(server: &RedisServer) -> String {
             .query_async(&mut connection)
             .await
             .unwrap();
-        if let Some(holder) = holder {
-            return holder;
+        if let Some((name, _id)) = holder.as_deref().and_then(|holder| holder.rsplit_once(':')) {
+            return name.to_owned();
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("no instance folds");
 }
 
-/// Prints the commands that took most of the server's time.
 async fn print_commands(server: &RedisServer) {
     let mut times: Vec<_> = meter::command_times(server).await.into_iter().collect();
     times.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));

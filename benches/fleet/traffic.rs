@@ -108,7 +108,7 @@ pub(crate) async fn serve(mut instances: Vec<Traffic>) {
     }
 }
 
-/// The batch of an instance's first `contexts` contexts for the seconds up to `now`.
+/// The batch of an instance's first `contexts` contexts for the last `seconds` seconds, up to `now`.
 pub(crate) fn batch(contexts: usize, now: i64, seconds: i64) -> Batch {
     let mut batch = Batch::new(Precisions::default());
     let all: Arc<str> = ALL.into();

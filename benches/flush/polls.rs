@@ -16,7 +16,7 @@ use crate::stores::{NOW, PulseFile, Target, batch};
 use pulse_rig::server::RedisServer;
 
 const CONTEXTS: usize = 2_000;
-/// One day more than the window of seven days, because the window's first slice begins before the window.
+/// The days of data: one more than the window of seven days, because the window's first slice begins before the window.
 const DAYS: i64 = 8;
 /// The number of polls, one per second.
 const POLLS: usize = 30;
@@ -40,7 +40,7 @@ async fn ask(app: &Router, question: &str) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-/// Polls once like the dashboard. Returns the share of the window that is in the sums.
+/// Polls once like the dashboard. Returns the share of the window that the answer covers.
 async fn poll(app: &Router) -> f64 {
     ask(app, OVERVIEW).await;
     ask(app, PATHS).await["complete"].as_f64().unwrap()

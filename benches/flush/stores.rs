@@ -24,7 +24,7 @@ use pulse_rig::server::RedisServer;
 /// The time at which a bench begins: the start of a day, in Unix seconds.
 pub const NOW: i64 = 1_700_006_400;
 pub const REQUESTS: u64 = 20;
-/// The cost, in commands, of a call with about 16 contexts: the flusher's initial size.
+/// The cost, in commands, of a call with about 16 contexts: the smallest call of a flusher to a store in its process.
 pub const COST: usize = 16 * 24;
 /// The size limit of the memory and of the file: room for all minutes of 2,000 contexts.
 const BYTES: u64 = 1024 * 1024 * 1024;
@@ -103,14 +103,14 @@ impl Target {
     /// Closes the file, and opens it as the next process does.
     pub async fn reopen(&mut self, file: &PulseFile) {
         let (clock, manual, seq) = (self.clock.clone(), self.manual.clone(), self.seq);
-        // Drops the store and the folder, which both hold the file. Otherwise the file would stay locked.
+        // This drops the store and the folder, which both hold the file. Otherwise the file would stay locked.
         *self = Self::memory();
         let store = file.open(&clock).await;
         *self = Self::new(store, clock, manual, 0);
         self.seq = seq;
     }
 
-    /// Splits the batch into calls, as the flusher does, and appends and folds them.
+    /// Splits the batch into calls, as the flusher does, and appends and folds the calls.
     pub async fn flush(&mut self, mut batch: Batch) {
         while !batch.is_empty() {
             self.seq += 1;
@@ -128,7 +128,6 @@ impl Target {
     }
 }
 
-/// A file in its own directory.
 pub struct PulseFile(TempDir);
 
 impl PulseFile {

@@ -1,6 +1,6 @@
 //! The shop's pages: how often each is requested, what work it does, and how long the work takes.
 //!
-//! The simulated past and the live shop both draw their requests here, so they have the same figures.
+//! The simulated past and the live fleet both draw their requests here, so they have the same figures.
 
 use std::time::Duration;
 
@@ -18,14 +18,13 @@ pub(crate) struct Page {
     pub(crate) failure_share: f64,
 }
 
-/// A part of a page's work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
-    /// The timer that measures this part, if there is one.
+    /// The timer that measures this part of a page's work, if there is one.
     pub(crate) timer: Option<&'static str>,
     /// The approximate duration, in milliseconds.
     pub(crate) millis: f64,
-    /// Whether this part computes; otherwise it waits.
+    /// Whether this part computes; otherwise, this part waits.
     pub(crate) computes: bool,
 }
 
@@ -142,20 +141,19 @@ static PAGES: [&Page; 8] = [
 pub(crate) struct Visit {
     pub(crate) method: &'static str,
     pub(crate) path: String,
-    /// The wait in front of the shop, if the request has the header of a proxy.
+    /// The wait in front of the shop; `None` if the request lacks the header of a proxy.
     pub(crate) queued: Option<Duration>,
 }
 
 impl Visit {
-    /// The value of the proxy's header: when the proxy received the request. The request reaches the shop at `now`, in
-    /// Unix microseconds.
+    /// The value of the proxy's header: the time at which the proxy received the request. The request reaches the shop
+    /// at `now`, in Unix microseconds.
     pub(crate) fn queue_header(&self, now: i64) -> Option<String> {
         let micros = i64::try_from(self.queued?.as_micros()).unwrap_or(i64::MAX);
         Some(format!("t={}", now.saturating_sub(micros)))
     }
 }
 
-/// The approximate wait of a request in front of the shop.
 const WAIT_MILLIS: f64 = 12.0;
 
 /// Draws the duration of a part of a page's work: about `millis`, and sometimes much longer.

@@ -74,7 +74,7 @@ mod sqlite {
             sqlx::query(sums).fetch_all(&self.0).await.map(drop)
         }
 
-        /// Asks for each item of the cart: the page repeats a statement.
+        /// Asks for each item of the cart, so that the page repeats a statement.
         async fn cart(&self) -> sqlx::Result<()> {
             let items = sqlx::query_scalar("SELECT product FROM items ORDER BY id DESC LIMIT 30");
             let items: Vec<i64> = items.fetch_all(&self.0).await?;

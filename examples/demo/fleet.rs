@@ -22,7 +22,7 @@ use crate::shop;
 
 pub(crate) const INSTANCES: usize = 4;
 
-/// How often the clock of a store in memory or in a file moves.
+/// The time between two moves of the clock of a store in memory or in a file.
 const TICK: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -30,7 +30,6 @@ pub(crate) struct Instance {
     pub(crate) pulse: Pulse,
     /// The routes, wrapped by the layer.
     pub(crate) app: Router,
-    /// The incident on this instance.
     pub(crate) incident: Option<Incident>,
 }
 
@@ -56,7 +55,6 @@ impl Backend {
         Ok(Self::Shared(builder.open_store()?, time))
     }
 
-    /// Begins the configuration of the instance with this number.
     pub(crate) fn builder(
         &self,
         settings: &Settings,
@@ -159,7 +157,6 @@ pub(crate) fn log_changes(pulse: &Pulse) {
     });
 }
 
-/// Keeps a clock at the machine's time.
 async fn run_in_real_time(time: ManualClock) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
@@ -173,7 +170,6 @@ pub(crate) async fn shut_down(instances: &[Instance]) {
     join_all(instances.iter().map(|instance| instance.pulse.shutdown())).await;
 }
 
-/// The machine's time, in Unix seconds.
 pub(crate) fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))

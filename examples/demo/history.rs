@@ -1,8 +1,9 @@
 //! The simulated past: `DEMO_HISTORY`.
 //!
-//! Each instance in the past has its own clock, which its requests move by their durations. The requests go through the
-//! routes, the layer and the timers of the live shop, but an hour of requests takes seconds. Of the background tasks,
-//! only the fold runs: a drain between two moves of the clock would count requests in a wrong second.
+//! Each instance in the past has its own clock, which the requests to the instance move by their durations. The
+//! requests go through the routes, the layer and the timers of the live shop, but an hour of requests takes seconds. Of
+//! the background tasks, only the fold runs, because a drain between two moves of the clock would count requests in a
+//! wrong second.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -101,8 +102,7 @@ struct PastInstance {
     destination: Destination,
     incident: Option<Incident>,
     visitors: Rng,
-    /// Draws the load of the machine.
-    machine: Rng,
+    machine_load: Rng,
     requests: u64,
     has_flushed: bool,
     folding: Vec<JoinHandle<()>>,
@@ -149,7 +149,7 @@ impl<'a> Past<'a> {
             time,
             incident,
             visitors,
-            machine: Rng::with_seed(number as u64),
+            machine_load: Rng::with_seed(number as u64),
             requests: 0,
             has_flushed: false,
             folding,
@@ -191,7 +191,6 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Serves the requests of all instances until `second`.
     async fn serve_until(&mut self, second: i64) -> Result<(), tokio::task::JoinError> {
         let (from, instances) = (self.second, std::mem::take(&mut self.instances));
         let busy = instances
@@ -205,15 +204,14 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Reports how busy the machines were in the minute that has ended.
     fn report_machines(&mut self) {
         for instance in &mut self.instances {
             let (cpu, millis) = match instance.incident {
-                Some(Incident::BusyHost) => (0.95 + 0.04 * instance.machine.f64(), 40.0),
-                _ => (0.2 + 0.15 * instance.machine.f64(), 1.1),
+                Some(Incident::BusyHost) => (0.95 + 0.04 * instance.machine_load.f64(), 40.0),
+                _ => (0.2 + 0.15 * instance.machine_load.f64(), 1.1),
             };
             let delay =
-                Duration::from_secs_f64(millis * (0.9 + 0.2 * instance.machine.f64()) / 1e3);
+                Duration::from_secs_f64(millis * (0.9 + 0.2 * instance.machine_load.f64()) / 1e3);
             let simulation = instance.pulse.simulation();
             simulation.machine(self.second - MINUTE, cpu, delay);
         }
@@ -255,7 +253,6 @@ impl<'a> Past<'a> {
 }
 
 impl PastInstance {
-    /// Serves requests from one second to another.
     async fn serve(mut self, from: i64, until: i64) -> Self {
         for second in from..until {
             for (wait, visit) in draw_visits(&mut self.visitors, self.incident, INSTANCES) {
@@ -273,7 +270,7 @@ impl PastInstance {
         self
     }
 
-    /// Appends all samples to the journal. Only the first call waits for the fold.
+    /// Appends all samples to the journal. Only the first call waits until the samples are folded.
     async fn append(&self) -> Result<(), StoreError> {
         if !self.has_flushed {
             return self.flush().await;

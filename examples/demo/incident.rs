@@ -32,7 +32,6 @@ pub(crate) enum Incident {
     Blocking,
 }
 
-/// The timed work that a page repeats, and how often.
 const REPEATED: (Work, usize) = (Work::timed("db:find_item", 1.0), 41);
 
 const BLOCKING_MILLIS: f64 = 60.0;
@@ -59,7 +58,6 @@ impl FromStr for Incident {
 impl Incident {
     pub(crate) const ALLOWED: &str = "slow_query, bad_deploy, bad_instance, errors, surge, busy_host, queue, repeated or blocking";
 
-    /// Whether the instance with this number has the incident.
     pub(crate) fn affects(self, instance: usize) -> bool {
         match self {
             Self::BadDeploy => instance < INSTANCES / 2,

@@ -9,12 +9,12 @@
 //! | `REDIS_CLUSTER` | nodes of the Redis Cluster that keeps everything: `url,url` | absent |
 //! | `REDIS_SENTINEL` | the name of the primary that keeps everything, and Sentinels: `service@url,url` | absent |
 //! | `PULSE_FILE` | the file that keeps everything | absent: in memory |
-//! | `PULSE_PREFIX` | the prefix of every key; with an empty prefix, the keys are the book's | `pulse:`, in a cluster `{pulse}:` |
+//! | `PULSE_PREFIX` | the prefix of every key; may be empty, as in the book *Redis in Action* | `pulse:`, in a cluster `{pulse}:` |
 //! | `PULSE_TOKEN` | bearer token (or password) of the admin router | absent: open, on loopback only |
 //! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |
 //! | `PULSE_CLEAN_SECS` | seconds between cleaning passes, 1 to 3,600 | 60 |
 //! | `PULSE_HISTORY_DAYS` | days of history, 15 to 400 | none |
-//! | `PULSE_FOLD_STEP` | contexts in a step of folding, for the fault tests | as many as the server's time allows |
+//! | `PULSE_FOLD_STEP` | contexts in a step of folding, for the fault tests | as many as the store writes quickly |
 //! | `DEMO_HISTORY` | the length of the simulated past of four instances, `30m` to `24h` | absent: none |
 //! | `DEMO_INCIDENT` | a problem in a fleet of four: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking`. The incident begins eight minutes before the end of the past or, without a past, at the start | absent: none |
 //! | `DEMO_SQLITE` | `on`: real statements on a SQLite in memory; needs `--features sqlite`; not with a past or an incident | off |
@@ -64,7 +64,6 @@ use pulse_examples::signal::shutdown_signal;
 /// The time for open requests to end after a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The mark at the end of the simulated past.
 const END_OF_PAST: &str = "simulated traffic until here";
 
 #[tokio::main]
@@ -156,7 +155,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Records the past of a fleet, if one is configured, and starts the fleet.
+/// Records the past of a fleet, if a past is configured, and starts the fleet.
 async fn start_fleet(settings: &Settings) -> Result<Vec<Instance>, Box<dyn Error>> {
     // The demo reports an unusable address before it records the past, not after.
     check_address(settings.listen)

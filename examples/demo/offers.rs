@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse::{BuildError, Pulse};
 
-/// The seconds between two reads of each offer's stock: popular offers are read more often.
+/// The special offers, each with the seconds between two reads of its stock.
 const OFFERS: [(&str, u64); 6] = [
     ("shoes", 2),
     ("hats", 5),
@@ -32,7 +32,6 @@ pub(crate) async fn describe_any(offers: &RowCache) -> Option<String> {
     Some(format!("only {} {name} left", row.value["stock"]))
 }
 
-/// Asks the supplier for the stock of an offer.
 async fn load(name: String) -> Result<Option<Value>, String> {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(3..12))).await;
     if name == "boots" && fastrand::f64() < 0.5 {

@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 
 use tower_pulse::ManualClock;
 
-/// The median lateness of the runtime's timers in microseconds, approximately.
+/// The approximate median lateness of the runtime's timers, in microseconds.
 static LATENESS: AtomicI64 = AtomicI64::new(0);
 /// The microseconds by which each wake-up corrects [`LATENESS`].
 const CORRECTION: i64 = 20;
 const MAX_LATENESS: i64 = 20_000;
 
-/// The kind of time that work takes.
 #[derive(Clone, Debug)]
 pub(crate) enum Pace {
     /// The work waits, or blocks its thread.
@@ -109,7 +108,7 @@ impl RequestWork<'_> {
 }
 
 /// Sleeps until `end`, on average. The runtime's timers have a granularity of a millisecond, and wake a request some
-/// milliseconds late on a busy machine. Uncorrected, this would make the live shop slower than its past.
+/// milliseconds late on a busy machine. Without a correction, the live shop would be slower than its past.
 async fn sleep_until(end: Instant) {
     let lateness = LATENESS.load(Ordering::Relaxed);
     let early = Duration::from_micros(lateness.unsigned_abs());

@@ -4,13 +4,12 @@ use tower_pulse::Builder;
 
 use crate::settings::variable;
 
-/// A Redis that the environment names.
 #[derive(Clone, Debug)]
 pub(crate) enum Server {
     Standalone(String),
     Cluster(Vec<String>),
     Sentinel {
-        /// The name of the service, or a URL with the name.
+        /// The name of the primary in Sentinel's configuration, or a URL whose host is that name.
         service: String,
         sentinels: Vec<String>,
     },
@@ -50,7 +49,6 @@ impl Server {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Sets this Redis as the store of an instance.
     pub(crate) fn configure(&self, builder: Builder) -> Builder {
         match self {
             Self::Standalone(url) => builder.redis(url),

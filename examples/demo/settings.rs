@@ -14,14 +14,14 @@ use crate::server::Server;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
-/// The duration in which every page except the checkout should answer. The report takes longer.
+/// The duration in which every page except the checkout should answer. The daily report misses this target.
 const TARGET: Duration = Duration::from_millis(100);
 
-/// The target of checkouts, and the share of them that should meet it: some payments fail.
+/// The target of checkouts, and the share of checkouts that should meet the target: some payments fail.
 const CHECKOUT_TARGET: Duration = Duration::from_millis(400);
 const CHECKOUT_SHARE: f64 = 0.94;
 
-/// The header in which a proxy gives the time at which it received a request. In the demo, the visitors send the
+/// The header in which a proxy gives the time at which the proxy received a request. In the demo, the visitors send the
 /// header.
 pub(crate) const QUEUE_HEADER: &str = "x-request-start";
 
@@ -29,9 +29,7 @@ pub(crate) const QUEUE_HEADER: &str = "x-request-start";
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) access: Access,
-    /// The Redis that keeps everything, unless memory or a file does.
     pub(crate) redis: Option<Server>,
-    /// The file that keeps everything, unless memory or Redis does.
     pub(crate) file: Option<PathBuf>,
     pub(crate) has_traffic: bool,
     pub(crate) has_layer: bool,
@@ -88,7 +86,6 @@ impl Settings {
         })
     }
 
-    /// Begins the configuration of an instance, without its store.
     pub(crate) fn builder(&self) -> Builder {
         self.builder.clone()
     }
@@ -98,7 +95,6 @@ impl Settings {
     }
 }
 
-/// Refuses a file that contradicts the rest of the environment.
 fn check_file(path: &Path, has_redis: bool, has_history: bool) -> Result<(), String> {
     if has_redis {
         return Err("PULSE_FILE and a Redis are both set: set only one of them".into());
@@ -169,7 +165,7 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Whether a switch is on. By default, switches are on.
+/// By default, switches are on.
 fn is_on(name: &str) -> Result<bool, String> {
     match variable(name)?.as_deref() {
         None | Some("" | "on") => Ok(true),
@@ -178,7 +174,7 @@ fn is_on(name: &str) -> Result<bool, String> {
     }
 }
 
-/// The value of a variable, if it is set. The builder refuses values out of range.
+/// The builder refuses values out of range.
 fn parsed<T: FromStr>(name: &str, allowed: &str) -> Result<Option<T>, String> {
     let value = variable(name)?.filter(|value| !value.is_empty());
     let parsed = value.map(|value| {

@@ -31,7 +31,7 @@ struct Shop {
     cart_items: Counter,
     /// The products, ranked by their sales in the past 24 hours.
     bestsellers: Ranking,
-    /// The special offers of the home page. The simulated past has none, nor has a shop without Redis.
+    /// The special offers of the home page; `None` in the simulated past, without Redis, or without visitors.
     offers: Option<RowCache>,
     /// The database whose statements replace waits.
     database: Option<Database>,
@@ -85,8 +85,8 @@ impl Shop {
         draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does the work of a page. Returns whether the request fails. If so, the last timed part of the work fails, and
-    /// names the kind of failure.
+    /// Does the work of a page. Returns whether the request fails. If the request fails, the last timed part of the
+    /// work fails too, and names the kind of failure.
     async fn work(&self, page: &Page) -> bool {
         let fails = self.fails(page);
         let last_timed = page.work.iter().rposition(|work| work.timer.is_some());
@@ -140,7 +140,6 @@ impl Shop {
     }
 }
 
-/// Spends `duration` on a part of a page's work.
 async fn spend(request_work: &mut RequestWork<'_>, work: Work, duration: Duration) {
     match work.computes {
         true => request_work.compute(duration),

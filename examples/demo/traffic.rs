@@ -19,7 +19,6 @@ use crate::incident::Incident;
 use crate::pace::Pace;
 use crate::settings::QUEUE_HEADER;
 
-/// The destination of the visitors' requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Destination {
     Http(SocketAddr),
@@ -111,7 +110,6 @@ fn any_visit() -> Visit {
     }
 }
 
-/// The machine's time, in Unix microseconds.
 fn now_micros() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX))

@@ -14,8 +14,7 @@ variables: REDIS_URL (default: in memory), PULSE_PREFIX (pulse:), LISTEN (127.0.
 
 pub(crate) const STDIN: &str = "-";
 
-/// Reads the arguments after the program's name: whether to serve, and the file. Returns `None` for `--help`. An error
-/// says what is allowed.
+/// Reads the arguments after the program's name. Returns whether to serve, and the file; `None` for `--help`.
 pub(crate) fn parse(
     args: impl IntoIterator<Item = OsString>,
 ) -> Result<Option<(bool, PathBuf)>, String> {

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::line::{Ending, Line, Unreadable, ending_of_status};
 use super::{template, time};
 
-/// How the name of Caddy's logger for errors begins. Its lines repeat the lines of failed requests.
+/// The beginning of the names of Caddy's loggers for errors, whose lines repeat the lines of failed requests.
 const CADDY_ERRORS: &str = "http.log.error";
 
 #[derive(serde::Deserialize)]
@@ -53,8 +53,8 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
         Value::String(text) => time::rfc3339(text.as_bytes())?,
         number => seconds_of(number.as_f64())?,
     };
-    // A setting of Caddy makes durations whole numbers, of milli- or of nanoseconds. The unit of a whole number is
-    // unknown, so even 0 is refused.
+    // By a setting of Caddy, durations are whole numbers of milliseconds or of nanoseconds. The unit of a whole number
+    // is unknown, so even 0 is refused.
     let seconds = line.duration.as_f64().filter(|_| !line.duration.is_u64());
     let took = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let took = took.ok_or(Unreadable(
@@ -73,8 +73,8 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
     })
 }
 
-/// The second of Caddy's `ts`, which is in seconds since the epoch or, by a setting, in milli- or nanoseconds. The unit
-/// is unclear only for times up to 1973 and after the year 2255.
+/// The second of Caddy's `ts`, which is in seconds since the epoch or, by a setting, in milliseconds or nanoseconds.
+/// The unit is unclear only for times up to 1973 and after the year 2255.
 fn seconds_of(ts: Option<f64>) -> Result<u64, Unreadable> {
     let seconds = match ts.filter(|ts| *ts >= 0.0) {
         Some(ts @ 1e11..=9e12) => ts / 1e3,

@@ -20,8 +20,9 @@
 //! such as `ut="$upstream_response_time"`. If another field has neither quotes nor a name, name the time:
 //! `rt=$request_time` or `request_time=$request_time`.
 //!
-//! `$request_time` includes the time that the client takes to send the request and to read the response, in whole
-//! milliseconds. A whole number at the end, such as Apache's `%D` or `%T`, is refused, because its unit is unknown.
+//! `$request_time` includes the time that the client takes to send the request and to read the response. nginx writes
+//! seconds with three decimals. A number without decimals at the end of a line, such as Apache's `%D` or `%T`, is
+//! refused, because its unit is unknown.
 
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ pub(crate) fn parse<'a>(
     let at = head.iter().rposition(|byte| *byte == b'[').ok_or(error)?;
     let second = time::second(time::common_log(&head[at + 1..])?)?;
     let fields = Fields::read(parts);
-    // The line has a referer, but no agent.
+    // A line with a referer, but no agent, has none of the formats.
     if fields.quoted == 1 {
         return Err(error);
     }

@@ -15,9 +15,9 @@ pub(crate) const REQUESTS: &str = "requests";
 /// The counter of all responses with 5xx. The counters of contexts add a colon and the context.
 pub(crate) const FAILED: &str = "5xx";
 
-/// The most contexts that are counted one by one. Each has two counters, and there are at most 100,000 counters.
+/// The most contexts that are counted one by one. Each context has two counters, and a process has at most 100,000
+/// counters.
 pub(crate) const MAX_COUNTED: usize = MAX_CONTEXTS / 2 - 2;
-/// The name under which all further contexts are counted.
 const OVERFLOW: &str = "<overflow>";
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct Counts(HashSet<String>);
 
 /// The most counters that a log with this number of contexts needs.
 pub(crate) fn counters_of(contexts: usize) -> usize {
-    // The other four are two counters of all requests, and two of the overflow.
+    // The other four are two counters of all requests, and two of the contexts beyond `MAX_COUNTED`.
     2 * contexts.min(MAX_COUNTED) + 4
 }
 

@@ -1,9 +1,9 @@
 //! Records each line in its own second, by moving a manual clock.
 //!
-//! The first drain in a new second adds the recorded lines to the second before. So each second of the log ends with
-//! a move of the clock to the next second, and one drain. Hours whose seconds are not stored have longer intervals
-//! (`intervals`). The background tasks must not run: their drains between two moves of the clock would count lines in a
-//! wrong second.
+//! The first drain in a new second adds the recorded lines to the second before. So each second of the log ends with a
+//! move of the clock to the next second, and one drain. In hours whose seconds are not stored, there is one drain for a
+//! longer interval (`intervals`). The background tasks must not run, because their drains between two moves of the
+//! clock would count lines in a wrong second.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,17 @@ use crate::counts::Counts;
 use crate::intervals::Intervals;
 use crate::line::Line;
 
-/// The seconds before the last line for which histograms stay fine: the 98 half hours that are stored. Each of their
-/// minutes has its own flush, because a batch of several minutes makes the histograms of older minutes coarser.
+/// The seconds before the last line for which histograms stay fine: the 98 half hours that are stored. In this time,
+/// each minute has its own flush, because a batch of several minutes makes the histograms of older minutes coarser.
 const FINE_FOR: i64 = 98 * 1_800;
 const MINUTE: i64 = 60;
-/// A flush is due at the end of each hour: minutes later, the profiles of the week read the
-/// hour from the store, and a batch has room for the statistics of only two hours.
+/// A flush is due at the end of each hour, because the profiles of the week read the hour from the store some minutes
+/// later. A batch also has room for the statistics of only two hours.
 const HOUR: i64 = 3_600;
 /// The number of lines after which a flush is due, because each line may add to the batch.
 const FLUSH_LINES: u64 = 250_000;
 /// The number of lines after which a drain is due within an interval. A cell can hold the sum of this many durations,
-/// even of the longest ones.
+/// even of the longest that are recorded.
 const DRAIN_LINES: u64 = 30_000;
 /// The time for which a call is repeated while the store is unreachable or slow. A flush of many contexts may take
 /// minutes to fold.
@@ -35,11 +35,12 @@ pub(crate) struct Replay<'a> {
     pulse: &'a Pulse,
     time: ManualClock,
     intervals: Intervals,
-    /// The second of the clock: the latest second of the current interval.
+    /// The latest second of the lines in the current interval. The clock shows this second while lines are recorded.
     pub(crate) second: i64,
-    /// The latest second of all lines that were read.
+    /// The latest value that `second` has had.
     latest: i64,
-    drained: i64,
+    /// The second of the clock at the last drain.
+    drained_at: i64,
     /// From this second on, histograms stay fine.
     fine_from: i64,
     /// From this second on, each minute is judged at its end.
@@ -60,7 +61,7 @@ impl<'a> Replay<'a> {
             intervals: Intervals::until(last),
             second,
             latest: second,
-            drained: second,
+            drained_at: second,
             fine_from: last - FINE_FOR,
             judged_from: None,
             lines: 0,
@@ -91,8 +92,8 @@ impl<'a> Replay<'a> {
         self.intervals.shorten_from(second);
     }
 
-    /// Moves to another second, usually a later one. Ends the current interval and begins another, unless the second is
-    /// within the current interval.
+    /// Moves to another second, usually a later one. Ends the current interval and begins another if the second is in
+    /// another interval, or if [`DRAIN_LINES`] lines wait for a drain.
     pub(crate) async fn move_to(&mut self, second: i64) -> Result<(), StoreError> {
         let end = (self.second.div_euclid(MINUTE) + 1) * MINUTE;
         if second >= end && self.judged_from.is_some_and(|from| self.second >= from) {
@@ -124,10 +125,10 @@ impl<'a> Replay<'a> {
             self.flush().await?;
         }
         self.time.set_wall(second);
-        if second < self.drained {
+        if second < self.drained_at {
             // The clock went back. Without this drain, the next drain would not be the first in a new second.
             self.pulse.simulation().drain();
-            self.drained = second;
+            self.drained_at = second;
         }
         self.second = second;
         self.latest = self.latest.max(second);
@@ -152,8 +153,8 @@ impl<'a> Replay<'a> {
     }
 
     fn end_interval(&mut self) {
-        self.drained = self.second + 1;
-        self.time.set_wall(self.drained);
+        self.drained_at = self.second + 1;
+        self.time.set_wall(self.drained_at);
         self.pulse.simulation().drain();
         self.drained_lines = self.lines;
     }
@@ -162,14 +163,13 @@ impl<'a> Replay<'a> {
         // Everything is drained, so the second in which the flush drains does not matter. The store's time must not go
         // back with an older line.
         self.time.set_wall(self.latest);
-        self.drained = self.latest;
+        self.drained_at = self.latest;
         until_answered(|| self.pulse.flush()).await?;
         self.flushed_lines = self.lines;
         Ok(())
     }
 }
 
-/// Repeats a call while the store is unreachable or slow.
 async fn until_answered<T>(
     mut call: impl AsyncFnMut() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {

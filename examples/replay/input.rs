@@ -18,7 +18,6 @@ const DISORDER: i64 = 3_600;
 /// The bytes with which some editors begin a UTF-8 file.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A file that can be read again from its beginning.
 #[derive(Debug)]
 pub(crate) struct Input {
     name: String,
@@ -29,7 +28,6 @@ pub(crate) struct Input {
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) format: Option<Format>,
-    /// The number of lines that can be read.
     pub(crate) readable: u64,
     pub(crate) unreadable: u64,
     /// The first unreadable line, and the reason.
@@ -45,7 +43,7 @@ pub(crate) struct Survey {
 }
 
 impl Input {
-    /// Opens a file. An input that can be read only once, such as standard input, is copied to a temporary file.
+    /// Opens a file. If an input can be read only once, as standard input, the input is copied to a temporary file.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let (name, opened) = match path == Path::new(STDIN) {
             true => ("standard input".to_owned(), spooled(io::stdin().lock())),
@@ -143,7 +141,6 @@ impl Lines<'_> {
     }
 }
 
-/// Opens a file so that it can be read twice.
 fn reopenable(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     match file.metadata()?.is_file() {

@@ -2,27 +2,27 @@
 //! end of the log.
 //!
 //! A drain adds everything that was recorded since the previous drain to the slices of one second. In the last hours of
-//! a log, each second has its own drain, as in a service. The seconds and minutes of older hours leave their retention
-//! before the last line is read. So in older hours, all lines of half an hour, or of five minutes, are drained at once.
-//! The stored slices are the same in the end.
+//! a log, each second has its own drain, as in a service. In older hours, slices of a second or a minute would be
+//! removed before the last line is read. So there, all lines of half an hour, or of five minutes, are drained at once.
+//! In the end, the same slices are stored.
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3_600;
-/// The longest interval. The others divide this length, and this length divides all longer precisions and tiers. The
-/// length of intervals changes only at a multiple of this length.
+/// The longest interval. All other intervals divide this length, and this length divides all longer precisions and
+/// tiers. The length of intervals changes only at a multiple of this length.
 const LONGEST: i64 = 1_800;
 /// The time for which the 300-second slices of counters are stored.
 const FIVE_MINUTES_FOR: i64 = 120 * 300;
 /// The time for which records of minutes are stored. Counters store their minutes for a shorter time.
 const MINUTES_FOR: i64 = 130 * MINUTE;
-/// The hours before the current one for which slow and failed requests are stored, each with its time.
+/// The hours before the current hour for which slow and failed requests are stored, each with the time of its end.
 const LISTED_HOURS: i64 = 2;
 /// The time before the first judged minute that the detector also reads.
 const RECALLED: i64 = 90 * MINUTE;
 
 #[derive(Debug)]
 pub(crate) struct Intervals {
-    /// From this second on, an interval is five minutes; before it, half an hour.
+    /// From this second on, an interval is five minutes; before this second, half an hour.
     five_minutes_from: i64,
     /// From this second on, an interval is a minute.
     minutes_from: i64,

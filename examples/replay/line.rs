@@ -48,7 +48,6 @@ pub(crate) struct Line<'a> {
     pub(crate) ending: Ending,
 }
 
-/// How a request of the log ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Responded(StatusCode),
@@ -64,7 +63,6 @@ impl Ending {
         }
     }
 
-    /// Whether the service has failed.
     pub(crate) fn is_failure(self) -> bool {
         matches!(self, Self::Responded(status) if status.is_server_error())
     }
@@ -84,13 +82,12 @@ pub(crate) enum Format {
 pub(crate) struct Unreadable(pub(crate) &'static str);
 
 impl Format {
-    /// Whether lines of this format have durations.
     pub(crate) fn has_durations(self) -> bool {
         self != Self::Untimed
     }
 }
 
-/// Reads a line without its line break. If the context is not a part of the line, it is written to `context`.
+/// Reads a line without its line break. If the line does not contain the context, the context is written to `context`.
 pub(crate) fn parse<'a>(
     format: Format,
     line: &'a [u8],

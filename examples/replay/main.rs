@@ -4,8 +4,9 @@
 //! $ cargo run --release --example replay -- --serve access.log
 //! ```
 //!
-//! `-` is standard input. `line` lists the formats. Lines must be sorted by time; some seconds of disorder are fine. At
-//! its end, the program reports lines that cannot be read, or that are more than an hour older than an earlier line.
+//! The file `-` is standard input. The module `line` lists the formats. Lines must be sorted by time; some seconds of
+//! disorder are fine. At its end, the program reports lines that cannot be read, or that are more than an hour older
+//! than an earlier line.
 //!
 //! The dashboard, at `/admin/pulse`, shows the changes of the last three hours of the log. Its clock runs on from the
 //! last line. Percentiles are off by at most 2.2 % in the last two days, and by 9 % before. Contexts beyond 100,000
@@ -19,7 +20,7 @@
 //! | `LISTEN` | address and port, for `--serve` | `127.0.0.1:3000` |
 //! | `PULSE_TOKEN` | token of the dashboard | absent: open, on loopback only |
 //!
-//! Read `args`, `input` (the file, read twice), `drive`, `serve`.
+//! Read this file, then `args`, `input` (the file, read twice), `line` (its lines), `drive` (records them) and `serve`.
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod args;
@@ -200,7 +201,6 @@ fn report_unreadable(survey: &Survey) {
     }
 }
 
-/// The value of an environment variable, if it is set.
 fn variable(name: &str) -> Result<Option<String>, String> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value)),

@@ -1,7 +1,7 @@
 //! Serves the dashboard, with a clock that runs on in real time from the last second of the log.
 //!
-//! A task moves a manual clock. If a system [`Clock`](tower_pulse::Clock) could start at another time, each reading of
-//! the wall clock would be slower for all users of the crate.
+//! A task moves a manual clock, because a system [`Clock`](tower_pulse::Clock) cannot start at another time: that would
+//! slow each reading of the wall clock for all users of the crate.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -15,7 +15,6 @@ use crate::variable;
 use pulse_examples::listen::check_address;
 use pulse_examples::signal::shutdown_signal;
 
-/// The time between two moves of the clock.
 const TICK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -46,7 +45,6 @@ impl Server {
         })
     }
 
-    /// Serves the dashboard until a signal ends it.
     pub(crate) async fn run(
         self,
         pulse: &Pulse,

@@ -51,7 +51,7 @@ fn push(method: &str, target: &str, context: &mut String) -> Option<()> {
     Some(())
 }
 
-/// One of HTTP's nine methods or `OTHER`, as the layer names it; `None` if the text is not a method.
+/// One of HTTP's nine methods or `OTHER`, as the layer names methods; `None` if the text is not a method.
 fn method_name(method: &str) -> Option<&str> {
     const METHODS: &str = "GET POST PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE";
     if METHODS.split(' ').any(|known| known == method) {

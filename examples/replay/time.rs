@@ -11,7 +11,6 @@ const LAST_SECOND: u64 = 9_000_000_000;
 /// The longest duration that [`Pulse::record`](tower_pulse::Pulse::record) records unchanged.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3_600);
 
-/// Refuses a time after `LAST_SECOND`.
 pub(crate) fn second(seconds: u64) -> Result<i64, Unreadable> {
     let second = i64::try_from(seconds).ok();
     second.filter(|_| seconds <= LAST_SECOND).ok_or(Unreadable(
@@ -19,7 +18,6 @@ pub(crate) fn second(seconds: u64) -> Result<i64, Unreadable> {
     ))
 }
 
-/// Refuses a duration that would not be recorded unchanged.
 pub(crate) fn recordable(duration: Duration) -> Result<Duration, Unreadable> {
     match duration <= LONGEST {
         true => Ok(duration),
@@ -36,7 +34,6 @@ pub(crate) fn decimal(text: &[u8]) -> Option<Duration> {
     Some(Duration::new(digits(whole.as_bytes())?, nanos))
 }
 
-/// Parses a time such as `10/Oct/2000:13:55:36 -0700`.
 pub(crate) fn common_log(text: &[u8]) -> Result<u64, Unreadable> {
     let read = since_epoch(text, "%d/%b/%Y:%H:%M:%S %z");
     read.ok_or(Unreadable(

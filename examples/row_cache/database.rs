@@ -16,7 +16,7 @@ pub(crate) struct Offer {
     pub(crate) stock: i64,
 }
 
-/// The file, and the number of reads by this process.
+/// The file, and the number of offers that this process has read from it.
 #[derive(Clone)]
 pub(crate) struct Database(Arc<Inner>);
 

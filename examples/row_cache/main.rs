@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
 //! | `REDIS_URL` | the Redis of the statistics and the rows | `redis://127.0.0.1/` |
-//! | `PULSE_PREFIX` | the prefix of every key; with an empty prefix, the keys are the book's | `pulse:` |
+//! | `PULSE_PREFIX` | the prefix of every key; may be empty, as in the book *Redis in Action* | `pulse:` |
 //! | `DB` | the database file, which is created if it is missing | `offers.db` in the temporary directory |
 //!
 //! ```text
@@ -16,7 +16,8 @@
 //! curl localhost:3000/stats                                # how often this process read the database
 //! ```
 //!
-//! Offer 7 is sold once a second. Ask for it as often as you like: the database is read once in five seconds.
+//! Offer 7 is sold once a second. Ask for offer 7 as often as you like: with this schedule, the database is read once
+//! in five seconds.
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod database;
@@ -128,7 +129,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A handler needs no more than this to read a cached row.
+/// All that a handler needs to read a cached row.
 async fn cached(offers: &RowCache, id: &str) -> Result<Option<Offer>, RowError> {
     let row = offers.get_or_load::<Offer>(id).await?;
     Ok(row.map(|row| row.value))

@@ -23,7 +23,6 @@ use tower_pulse_model::tier::DAY;
 const STORE_CHARS: usize = 48;
 const HOST_CHARS: usize = 64;
 
-/// The description of a store, shortened for the first line of the log.
 fn shortened(store: &str) -> String {
     match store.char_indices().nth(STORE_CHARS) {
         Some((at, _)) => format!("{}…", &store[..at]),
@@ -31,7 +30,6 @@ fn shortened(store: &str) -> String {
     }
 }
 
-/// The default name of an instance: the name of the host, with a random suffix.
 fn instance_name() -> String {
     let in_file = |path| std::fs::read_to_string(path).ok();
     let in_environment = |name| std::env::var(name).ok();
@@ -48,7 +46,7 @@ impl Builder {
     /// Builds the `Pulse`, and spawns its tasks on the current tokio runtime.
     ///
     /// # Errors
-    /// A field is out of range, or there is no tokio runtime.
+    /// A setting is not valid, or there is no tokio runtime.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -75,7 +73,7 @@ impl Builder {
     /// Builds the `Pulse`, and returns its tasks, which the caller must run.
     ///
     /// # Errors
-    /// A field is out of range.
+    /// A setting is not valid.
     pub fn build_with_tasks(self) -> Result<(Pulse, Vec<Task>), BuildError> {
         self.validate()?;
         let (store, queue_header) = (self.open()?, self.parsed_queue_header()?);
@@ -83,7 +81,7 @@ impl Builder {
         let mut options = self.options;
         options.precisions = precisions;
         options.history_days = history_days;
-        // Instances that are built from clones of one builder do not share their warnings.
+        // Instances that are built from clones of one builder must not share their warnings.
         options.notices = Notices::default();
         let name = options.flush.name.unwrap_or_else(instance_name);
         options.flush.name = Some(escape_hidden(&name).into());
@@ -124,7 +122,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// A field is out of range.
+    /// A setting is not valid.
     pub fn open_store(self) -> Result<crate::store::Store, BuildError> {
         self.validate()?;
         Ok(self.open()?.into())
@@ -160,7 +158,6 @@ impl Builder {
 }
 
 impl<Of> Builder<Of> {
-    /// The configured history in days, rounded up.
     pub(super) fn history_days(&self) -> Option<u32> {
         let days = |length: Duration| length.as_secs_f64() / f64::from(DAY);
         self.history.map(|length| days(length).ceil() as u32)

@@ -6,8 +6,8 @@ use crate::pulse::ViewOptions;
 use tower_pulse_core::error::BuildError;
 
 /// Configures a [`Dashboard`]. These settings must be the same as in the instances: the Redis, `service` or `prefix`,
-/// `precisions`, `retained_slices` and `book_keys`. Targets may differ: the dashboard shows its own. The builder has
-/// the methods of [`Builder`] that do not concern recording.
+/// `precisions`, `retained_slices` and `book_keys`. Targets may differ: the dashboard shows its own targets. The
+/// builder has the methods of [`Builder`] that do not concern recording.
 ///
 /// ```
 /// # fn main() -> Result<(), tower_pulse::BuildError> {
@@ -34,7 +34,7 @@ impl Builder<Dashboard> {
     /// Builds the dashboard. An unreachable Redis is no error of `build`: the first question opens the connection.
     ///
     /// # Errors
-    /// A field is out of range, or no Redis is set.
+    /// A setting is not valid, or no Redis is set.
     pub fn build(self) -> Result<Dashboard, BuildError> {
         self.validate()?;
         let Backend::Redis(options) = &self.backend else {

@@ -8,15 +8,15 @@ use tower_pulse_core::error::BuildError;
 use tower_pulse_core::store::Store;
 use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 
-/// A setting that does not come from the URL: a function that changes the options.
+/// A function that applies a setting to the options that the URL gives.
 pub(super) type RedisChange =
     Arc<dyn Fn(RedisOptions) -> Result<RedisOptions, BuildError> + Send + Sync>;
 
 impl<Of> Builder<Of> {
     /// Calls a function for user and password, instead of reading them from the URL. The function is called for each
-    /// connection, and once more if the server refuses the credentials. Use it for passwords that are valid for
-    /// minutes, such as those of IAM. The function has 5 s for each answer. Neither the credentials nor the text of an
-    /// error is logged or shown: log errors in the function.
+    /// connection, and once more if the server refuses the credentials. Use this setting for passwords that are valid
+    /// for minutes, such as those of a cloud's IAM. The function has 5 s for each answer. Neither the credentials nor
+    /// the text of an error is logged or shown: log errors in the function.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -51,9 +51,9 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// Replaces the addresses that nodes of a cluster announce, or that Sentinel names, by addresses that this process
-    /// can reach, for example behind a port mapping. The function gets the announced `host:port`, and returns another,
-    /// or `None` to keep it. Addresses in URLs are not replaced.
+    /// Replaces addresses that this process cannot reach, for example because of a port mapping: those that nodes of a
+    /// cluster announce, or that Sentinel names. The function gets the announced `host:port`, and returns another
+    /// address, or `None` to keep the announced one. Addresses in URLs are not replaced.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -80,8 +80,8 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// A certificate authority of your own, and a client certificate, for `rediss://` URLs. Both apply to a server, to
-    /// all nodes of a cluster, or to Sentinels and the primary.
+    /// A certificate authority of your own, and a client certificate, for `rediss://` URLs. Both apply to each server:
+    /// all nodes of a cluster, or the Sentinels and the primary.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

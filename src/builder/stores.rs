@@ -9,7 +9,6 @@ use tower_pulse_file::FileOptions;
 #[cfg(feature = "redis")]
 use tower_pulse_redis::RedisOptions;
 
-/// A store whose feature is missing in this build.
 #[cfg(not(all(feature = "file", feature = "redis")))]
 fn without_feature(feature: &'static str, value: String) -> Backend {
     let allowed =
@@ -18,7 +17,6 @@ fn without_feature(feature: &'static str, value: String) -> Backend {
 }
 
 impl<Of> Builder<Of> {
-    /// Sets the store. `method` is the method that the user has called.
     fn set_store(mut self, method: &'static str, backend: Backend) -> Self {
         self.backend = backend;
         self.store_set_by.push(method);
@@ -50,7 +48,7 @@ impl<Of> Builder<Of> {
 
     /// Keeps everything in the Redis server of a client that was configured elsewhere, with the client's address,
     /// database, credentials, TLS and TCP settings. The store opens connections of its own, with the timeouts and
-    /// retries of this crate, because exact counts depend on both.
+    /// retries of this crate, because exact counts depend on them.
     #[cfg(feature = "redis")]
     pub fn redis_client(self, client: redis::Client) -> Self {
         let options = client.get_connection_info().clone().into();
@@ -58,9 +56,9 @@ impl<Of> Builder<Of> {
     }
 
     /// Keeps everything in a Redis Cluster. The URLs are those of some nodes, `redis://[user:password@]host[:port]` or
-    /// `rediss://…`, and differ in host and port only. All keys of the service are in one slot: with a
-    /// [`service`](Self::service), they begin with `{pulse:shop}:`. The store finds the node that owns the slot from
-    /// any node, and follows when the slot moves or a replica takes over.
+    /// `rediss://…`, and differ in host and port only. All keys are in one slot: with `.service("shop")`, they begin
+    /// with `{pulse:shop}:`. The store asks the nodes which node owns the slot, and follows when the slot moves or a
+    /// replica takes over.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -82,8 +80,9 @@ impl<Of> Builder<Of> {
     }
 
     /// Keeps everything in the Redis that Sentinel names as the primary of a service. `service` is the name after
-    /// `sentinel monitor`; `urls` are the URLs of some Sentinels, with user and password of Sentinel itself, if it has
-    /// any. If the primary has a user, a password, a database or TLS of its own, pass a URL whose host is the name:
+    /// `sentinel monitor` in the configuration of Sentinel. `urls` are the URLs of some Sentinels, with the user and
+    /// password of the Sentinels, if they have any. If the primary has a user, a password, a database or TLS of its
+    /// own, `service` is a URL whose host is that name:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -96,8 +95,8 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// With `rediss://` URLs of Sentinels, the primary is reached by TLS as well. The store asks the Sentinels at each
-    /// connection and every few seconds, and follows a failover.
+    /// With `rediss://` URLs of Sentinels, the primary is reached by TLS as well. The store asks the Sentinels for the
+    /// primary at the start, after a failed connection or a late answer, and every few seconds.
     ///
     /// Needs the feature `redis`; without it, [`build`](Self::build) returns an error.
     pub fn redis_sentinel<U: AsRef<str>>(
@@ -117,9 +116,9 @@ impl<Of> Builder<Of> {
 }
 
 impl Builder {
-    /// Keeps everything in one file of this machine, which is created if it does not exist. The data survives a
-    /// restart, and needs no server. The file serves one process at a time. During a deploy, the new process records in
-    /// memory until the old process has ended, and then writes that data into the file.
+    /// Keeps everything in one file of this machine. If the file does not exist, the store creates it. The data
+    /// survives a restart, and needs no server. The file serves one process at a time. During a deploy, the new process
+    /// records in memory until the old process has ended, and then writes that data into the file.
     ///
     /// A directory that is missing, a full disk or a damaged file is no error of [`build`](Self::build): the service
     /// starts and serves, and [`Health`](crate::Health) reports the problem. See [`guide::file`](crate::guide::file).
@@ -139,9 +138,9 @@ impl Builder {
         self.set_store("file", backend)
     }
 
-    /// The maximum size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A quarter to a half of the file is
-    /// data. When the file is full, the store removes the oldest minutes first, then the oldest half hours, and health
-    /// reports this. The file shrinks only when a process opens or closes it. Has no effect on other stores.
+    /// The maximum size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. Only a quarter to a half of the
+    /// file holds data. When the file is full, the store removes the oldest minutes first, then the oldest half hours,
+    /// and health reports this. The file shrinks only when a process opens or closes it. Has no effect on other stores.
     #[cfg(feature = "file")]
     pub fn file_bytes(mut self, bytes: u64) -> Self {
         self.file_bytes = bytes;
@@ -158,9 +157,9 @@ impl Builder {
         self
     }
 
-    /// Keeps everything in a [store](crate::store) that was opened elsewhere, for example to share it. Without a store,
-    /// everything is kept in the memory of this process. The store keeps the [`prefix`](Self::prefix), the bounds and
-    /// the timeouts with which it was opened. Its precisions must be those of this builder.
+    /// Keeps everything in a [store](crate::store) that was opened elsewhere, for example to share it. If no store is
+    /// set, everything is kept in the memory of this process. The store keeps the [`prefix`](Self::prefix), the bounds
+    /// and the timeouts with which it was opened. Its precisions must be those of this builder.
     pub fn store(self, store: impl Into<crate::store::Store>) -> Self {
         self.set_store("store", Backend::Custom(store.into().into()))
     }

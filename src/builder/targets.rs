@@ -27,14 +27,14 @@ impl<Of> Builder<Of> {
     /// ```
     ///
     /// As in Apdex, an error never counts as below the target, even if it was fast. A 4xx that is no error does not
-    /// count at all, because the service is not to blame. Nor does a request that was cut off (cancelled, or with an
-    /// aborted body), because its full duration is unknown. The share is the number of successes below the target,
-    /// divided by the number of all successes and errors.
+    /// count at all, because the service is not to blame. A request that was cut off (cancelled, or with an aborted
+    /// body) does not count either, because its full duration is unknown. The share is the number of successes below
+    /// the target, divided by the number of all successes and errors.
     ///
     /// The share is read from histograms. A request may count wrongly if its duration is within 2.2 % of the target; in
-    /// windows of six-hour slices, such as `7d`, within 9 %. The field `error` of the answer has this bound. If the
-    /// durations of a context's failures vary widely, the bound is always 9 %. The target is not stored, so a new
-    /// target applies to the past too.
+    /// windows of six-hour slices, such as `7d`, within 9 %. The field `error` of the answer has this bound, with one
+    /// exception: if the durations of a context's failures or cut-off requests vary widely, the bound is 9 % in each
+    /// window. The target is not stored, so a new target applies to the past too.
     pub fn target(mut self, target: Duration) -> Self {
         self.options.targets.all = Some(target);
         self
@@ -43,7 +43,7 @@ impl<Of> Builder<Of> {
     /// A target for the requests of one context, instead of [`target`](Self::target). `share` is the share of requests
     /// that should be good, between 0 and 1, both excluded. A good request is answered within `duration`, 1 µs to 1 h,
     /// and is no error. `context` is the name that the dashboard shows. At most 100 contexts can have a target of their
-    /// own, one each.
+    /// own, each context only one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -64,7 +64,7 @@ impl<Of> Builder<Of> {
     ///
     /// The share that may be bad, `1 - share`, is the error budget. The screen of the path, `api/path` and `api/paths`
     /// show its burn rates: the bad shares of the last five minutes, hour and six hours, divided by `1 - share`. At a
-    /// rate of 1, the budget lasts exactly its period. `api/overview` lists the path if the rates of the hour and of
+    /// rate of 1, exactly the budget is used up. `api/overview` lists the path if both the rate of the hour and that of
     /// the six hours are above 1. The remaining budget covers the last 30 days, or all stored days if there are fewer:
     /// 15 without a [`history`](Self::history).
     ///

@@ -14,9 +14,9 @@ const ALLOWED: &str = "must be an https or http URL of at most 1,024 bytes, such
                        or characters other than ASCII";
 
 impl<Of> Builder<Of> {
-    /// The URL that the dashboard links trace ids to, with `{trace_id}` replaced by the percent-encoded id. An `https`
-    /// or `http` URL of at most 1,024 bytes, without a user or password, with one `{trace_id}` after the host. The URL
-    /// has only visible ASCII characters, and no backslash.
+    /// The URL to which the dashboard links a trace id. The dashboard replaces `{trace_id}` by the percent-encoded id.
+    /// The URL begins with `https` or `http`, and has one `{trace_id}` after the host. At most 1,024 bytes of visible
+    /// ASCII are allowed, without a user, a password or a backslash.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -39,7 +39,7 @@ impl<Of> Builder<Of> {
     }
 }
 
-/// Refuses a URL to which the dashboard cannot link, or whose real host is not the one that a reader sees.
+/// Refuses a URL to which the dashboard cannot link, or whose host a reader could mistake.
 pub(super) fn check(url: &str) -> Result<(), BuildError> {
     // A browser reads a backslash as a slash, which would change the host.
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
@@ -59,7 +59,6 @@ fn is_trace_url(url: &str) -> bool {
     is_scheme && is_host(authority) && after_host.matches(PLACEHOLDER).count() == 1
 }
 
-/// Whether a URL's authority is a host with an optional port, without a user.
 fn is_host(authority: &str) -> bool {
     let Ok(parsed) = authority.parse::<Authority>() else {
         return false;

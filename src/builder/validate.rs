@@ -1,4 +1,4 @@
-//! The ranges of the fields, and the errors for values out of range.
+//! The ranges of the settings, and the errors for values out of range.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,15 +14,13 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{MAX_PRECISIONS, MAX_RETAINED};
 use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 
-/// The number of contexts, and of counters.
+/// The range of `max_contexts` and of `max_counters`.
 const NAMES: RangeInclusive<usize> = 1..=100_000;
-/// Bytes of calls that may have to be sent again.
 const REPLAY: RangeInclusive<usize> = 0..=1 << 30;
-/// Bytes of data that is pending, held or stored in this process.
 const MEMORY: RangeInclusive<usize> = 1 << 20..=1 << 40;
 const JOURNAL: RangeInclusive<usize> = 1 << 20..=1 << 30;
 const RETAINED: RangeInclusive<usize> = 1..=MAX_RETAINED as usize;
-/// Seconds of a precision: up to a year.
+/// The range of a precision, in seconds: up to a year.
 const SECONDS: RangeInclusive<u32> = 1..=365 * 24 * 3_600;
 
 impl<Of> Builder<Of> {
@@ -108,7 +106,6 @@ impl<Of> Builder<Of> {
         self.validate_store()
     }
 
-    /// The header in which the proxy gives the time at which it received a request.
     pub(super) fn parsed_queue_header(&self) -> Result<Option<HeaderName>, BuildError> {
         let parsed = self.queue_header.as_ref().map(|name| {
             HeaderName::try_from(name.as_str()).map_err(|_| {
@@ -119,8 +116,8 @@ impl<Of> Builder<Of> {
         parsed.transpose()
     }
 
-    /// Checks that a store that was opened elsewhere has the precisions of this builder. Such a store refuses batches
-    /// with other precisions.
+    /// Checks that a store that was opened elsewhere has the precisions of this builder, because a store refuses
+    /// batches with other precisions.
     fn validate_store(&self) -> Result<(), BuildError> {
         let Backend::Custom(store) = &self.backend else {
             return Ok(());

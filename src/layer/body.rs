@@ -14,7 +14,7 @@ use tower_pulse_model::outcome::Outcome;
 
 pin_project! {
     /// The body of a response that is timed until its end. Forwards every frame unchanged, and ends the measurement
-    /// with the last frame, an error, or its drop.
+    /// with the last frame, an error, or the drop of the body.
     pub struct TimedBody<B> {
         #[pin]
         inner: B,
@@ -100,7 +100,7 @@ impl<B: Body> Body for TimedBody<B> {
                 if let (Some(remaining), Some(data)) = (this.remaining.as_mut(), frame.data_ref()) {
                     *remaining = remaining.saturating_sub(data.remaining() as u64);
                 }
-                // Trailers are the last frame: a server of HTTP/2 does not poll again.
+                // Trailers are the last frame: a server of HTTP/2 does not poll again after them.
                 let is_last = frame.is_trailers() || *this.remaining == Some(0);
                 if is_last || this.inner.is_end_stream() {
                     guard.body_ended(*this.outcome, failure);

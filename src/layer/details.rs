@@ -14,11 +14,11 @@ use tower_pulse_model::context::push_escaped;
 use tower_pulse_model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 
 /// The context of a request and its details, in a buffer of the pool. Dropping this value returns the buffer to the
-/// pool. Without a buffer, there are no details.
+/// pool. A request without details has no buffer: `RequestContext` holds the context of such a request.
 #[derive(Default)]
 pub(super) struct Detailed(Option<Box<Buffer>>);
 
-/// A buffer of the pool. An empty text means that the value is unknown.
+/// An empty text means that the value is unknown.
 struct Buffer {
     handle: Option<Arc<ContextHandle>>,
     trace_id: String,
@@ -28,7 +28,7 @@ struct Buffer {
 }
 
 impl Detailed {
-    /// Reads the details of a request. Allocates nothing, as long as the pool has a buffer.
+    /// Allocates nothing, as long as the pool has a buffer.
     pub(super) fn new(head: &Head<'_>, options: DetailOptions, queue: Option<&Queue>) -> Self {
         let queue_time = queue.and_then(|queue| queue.read(head.headers));
         if !options.any() && queue_time.is_none() {
@@ -111,7 +111,6 @@ impl Buffer {
         self.trace_id.extend(visible.take(MAX_TRACE_ID));
     }
 
-    /// Sets the path, with hidden characters escaped, and cut at [`MAX_PATH`] bytes.
     fn set_path(&mut self, path: &str) {
         self.path.clear();
         push_escaped(&mut self.path, path, MAX_PATH);
@@ -150,14 +149,13 @@ fn parse_traceparent(value: &[u8]) -> Option<&[u8]> {
     (is_valid && !is_zero(id) && !is_zero(parent)).then_some(id)
 }
 
-/// The number of the pool's lists, a power of two.
 const LISTS: usize = 8;
 /// The most buffers in a list. All lists together take about 100 kB.
 const BUFFERS_PER_LIST: usize = 32;
 /// The bytes by which a path may exceed the limit before it is cut: one escaped character.
 const LONGEST_ESCAPE: usize = "\\u{10ffff}".len();
 
-/// The boxes let a request move only a pointer to take or return a buffer.
+/// With boxes, a request moves only a pointer when it takes or returns a buffer.
 type Buffers = Vec<Box<Buffer>>;
 
 /// The unused buffers. All recorders of the process share the pool.
@@ -166,8 +164,8 @@ static POOL: Pool = Pool([const { Mutex::new(Vec::new()) }; LISTS]);
 struct Pool([Mutex<Buffers>; LISTS]);
 
 impl Pool {
-    /// Calls `visit` with each list, from this thread's on, until `visit` returns a value. Skips a list that another
-    /// thread uses, so no thread waits.
+    /// Calls `visit` with each list, beginning with this thread's, until `visit` returns a value. Skips a list that
+    /// another thread uses, so no thread waits.
     fn find<T>(&self, mut visit: impl FnMut(&mut Buffers) -> Option<T>) -> Option<T> {
         let first = thread_number();
         (0..LISTS).find_map(|step| {

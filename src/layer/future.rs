@@ -56,7 +56,7 @@ where
 }
 
 pin_project! {
-    /// The future of a [`PulseService`](super::PulseService) that times until the end of the body.
+    /// The future of a [`PulseService`](super::PulseService) that times each request until the end of the body.
     #[must_use = "futures do nothing unless polled"]
     pub struct BodyEndFuture<F> {
         #[pin]
@@ -85,10 +85,9 @@ where
         let active = guard.resume();
         let poll = this.inner.poll(cx);
         active.leave();
-        // The result is inspected in place, as in `ResponseFuture`.
         let mut length = None;
         match &poll {
-            Poll::Ready(Ok(response)) => length = send_head(guard, response, is_bodiless),
+            Poll::Ready(Ok(response)) => length = finish_head(guard, response, is_bodiless),
             Poll::Ready(Err(_)) => guard.end(Outcome::Failed, true, None),
             Poll::Pending => guard.poll_ended(),
         }
@@ -101,9 +100,13 @@ where
     }
 }
 
-/// Ends the measurement with the head of a response, or prepares it to end with the body. Returns the length of the
-/// body, if the head gives it.
-fn send_head<R: Body>(guard: &mut Guard, response: &Response<R>, is_bodiless: bool) -> Option<u64> {
+/// Ends the measurement with the head of a response, or leaves the end to the body. Returns the length of the body, if
+/// the head gives it.
+fn finish_head<R: Body>(
+    guard: &mut Guard,
+    response: &Response<R>,
+    is_bodiless: bool,
+) -> Option<u64> {
     let (status, headers, extensions) =
         (response.status(), response.headers(), response.extensions());
     let (length, content_type) = length_and_type(headers);

@@ -10,13 +10,13 @@ use super::service::PulseService;
 use super::source::{Head, IgnoreList, Source};
 use tower_pulse_core::recorder::Recorder;
 
-/// Times every request to the head of its response, or, with `BODY_END`, to the end of its body. Created by
+/// Times every request to the head of its response or, with `BODY_END`, to the end of the response's body. Created by
 /// [`Pulse::layer`](crate::Pulse::layer) and [`Pulse::layer_with`](crate::Pulse::layer_with).
 ///
 /// Without [`until_body_end`](Self::until_body_end), the type of the response does not change, and the layer allocates
-/// nothing. Add it with axum's `Router::layer`, so that it sees the matched route. `axum::serve` creates all layers of
-/// a `Router` anew for each connection, unless `with_state` was called on the router: end with `.with_state(())`. See
-/// [the cost](crate::guide::cost#a-new-connection).
+/// nothing for a [plain request](crate::layer#cost). Add the layer with axum's `Router::layer`, so that it gets the
+/// matched route. `axum::serve` creates all layers of a `Router` anew for each connection, unless `with_state` was
+/// called on the router: end the router with `.with_state(())`. See [the cost](crate::guide::cost#a-new-connection).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -44,9 +44,9 @@ impl PulseLayer {
         Self { options }
     }
 
-    /// Makes a layer that belongs to the admin router. The layer records nothing unless the user has added a layer, and
-    /// does not count as that layer. Around the admin router's fallback, the layer records the requests that match no
-    /// route: `merge` replaces the fallback of the user's router, together with the user's layer around that fallback.
+    /// Makes this a layer of the admin router, which does not count as a layer of the user. If the user has added no
+    /// layer, this layer records nothing. Around the admin router's fallback, this layer records the requests that
+    /// match no route, because `merge` replaces the user's fallback together with the user's layer around it.
     #[cfg(feature = "admin")]
     pub(crate) fn for_admin_router(mut self) -> Self {
         self.options.is_for_admin_router = true;
@@ -89,8 +89,8 @@ impl PulseLayer {
         self
     }
 
-    /// Uses the context that a function returns for the request's head. Requests for which it returns `None` are not
-    /// recorded. The contexts must be few, never a raw path: those beyond
+    /// Uses the context that a function returns for the request's head. Requests for which the function returns `None`
+    /// are not recorded. The contexts must be few, never a raw path: contexts beyond
     /// [`max_contexts`](crate::Builder::max_contexts) are counted together as `<overflow>`, and health warns.
     ///
     /// ```
@@ -111,9 +111,9 @@ impl PulseLayer {
         self
     }
 
-    /// Times until the end of the response's body instead of its head, and distinguishes aborted bodies. The type of
-    /// the body becomes [`TimedBody`](super::TimedBody), which costs axum one allocation per request. Upgrades,
-    /// `CONNECT`, `text/event-stream` and `application/grpc*` are still timed until the head.
+    /// Times each request until the end of the response's body instead of the head, and records aborted and failed
+    /// bodies as such. The type of the body becomes [`TimedBody`](super::TimedBody), which costs axum one allocation
+    /// per request. Upgrades, `CONNECT`, `text/event-stream` and `application/grpc*` are still timed until the head.
     pub fn until_body_end(self) -> PulseLayer<true> {
         PulseLayer {
             options: self.options,

@@ -4,7 +4,6 @@ pub(super) use axum::extract::MatchedPath;
 use axum::extract::OriginalUri;
 use http::{Extensions, Uri};
 
-/// A route template.
 #[derive(Clone, Debug)]
 pub(super) struct Template(MatchedPath);
 
@@ -32,7 +31,7 @@ impl Template {
     }
 }
 
-/// The URI before nested routers removed their prefixes, if a router has stored it.
+/// The URI before nested routers removed their prefixes, if a router has stored that URI.
 pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
     let original = extensions.get::<OriginalUri>();
     original.map(|OriginalUri(uri)| uri)

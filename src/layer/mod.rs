@@ -10,30 +10,30 @@
 //!
 //! # Which context
 //!
-//! - Requests that match no route share the context `<unmatched>`, whatever their path; methods that HTTP
-//!   does not define share `OTHER`. A 405 keeps its template.
+//! - Requests that match no route share the context `<unmatched>`, whatever their path; methods that HTTP does not
+//!   define share the name `OTHER`. A 405 keeps its template.
 //! - Within a nested router, the context has the whole template. A layer that wraps a `Router` from outside, not by
-//!   `Router::layer`, sees no template.
-//! - A layer applied twice counts once. The outermost layer measures; the innermost [`named`](PulseLayer::named) or
-//!   [`context`](PulseLayer::context) sets the context. The route template of an inner layer is used where the outer
-//!   layers see no route, for example within `nest_service`.
+//!   `Router::layer`, gets no template.
+//! - A request within several layers of one `Pulse` counts once. The outermost layer measures; the innermost
+//!   [`named`](PulseLayer::named) or [`context`](PulseLayer::context) sets the context. The route template of an inner
+//!   layer is used where the outer layers get no route, for example within `nest_service`.
 //! - A request is not recorded if it is [ignored](crate::Builder::ignore), if a context function returns `None` for it,
 //!   or if its response has the extension [`Unrecorded`](crate::Unrecorded).
 //!
 //! # When a request ends
 //!
-//! A request ends exactly once: with the head of its response (or the end of its body), a service error, a panic, or
+//! A request ends exactly once: with the head of its response (or the end of the body), a service error, a panic, or
 //! its drop. A drop before the head counts as `cancelled`. A WebSocket is timed until its upgrade (101, in HTTP/2 200),
-//! and a stream until it begins. The status and `grpc-status` of a response, or the function of
-//! [`Builder::count_as_error`](crate::Builder::count_as_error), decide whether it counts as an error. A
+//! and server-sent events until they begin. The status and `grpc-status` of a response, or the function of
+//! [`Builder::count_as_error`](crate::Builder::count_as_error), decide whether the response counts as an error. A
 //! [`Failure`](crate::Failure) among the extensions of a response names its kind of error.
 //!
 //! # Cost
 //!
 //! A request needs no I/O and no lock across an await: see [what it costs](crate::guide::cost). Once its route has been
-//! seen, a request allocates nothing, unless it has timers or a span, is timed until the body's end, or is
-//! [listed](crate::guide::slow_requests). axum creates the layers of a router anew for each connection, unless
-//! `with_state` was called: end with `.with_state(())`.
+//! seen, a plain request allocates nothing. A request allocates if it has timers or a span, is timed until the body's
+//! end, or is [listed](crate::guide::slow_requests). axum creates the layers of a router anew for each connection,
+//! unless `with_state` was called: end the router with `.with_state(())`.
 
 // Read in this order: `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
 // measurement, once), `span` (the span of a request), `details` (needed only if the request is slow or fails), `route`

@@ -22,13 +22,14 @@ use tower_pulse_model::context::{Kind, clean_name};
 use tower_pulse_model::context::{UNMATCHED, method_name};
 use tower_pulse_model::failure::Failure;
 
-/// Once the thread that clones a service has changed this many times, the service gets a [`ServiceState`] per shard.
+/// Once the thread that clones a service has changed more than this many times, the service gets a [`ServiceState`] per
+/// shard.
 const SPLIT_AFTER: u32 = 256;
 
 const NO_THREAD: usize = usize::MAX;
 
-/// The state of one layered service. axum clones the service for each request. If several threads clone it, each
-/// recording shard has its own state, so that threads do not contend for one reference count.
+/// The state of one layered service. axum clones the service for each request. If several threads clone the service,
+/// each recording shard has its own state, so that threads do not contend for one reference count.
 #[derive(Debug)]
 pub(super) struct ServiceStates(Arc<ServiceState>);
 
@@ -94,7 +95,6 @@ impl Clone for ServiceStates {
     }
 }
 
-/// The requests that a layer records, and the names of their contexts.
 #[derive(Clone, Debug)]
 pub(super) struct LayerOptions {
     pub(super) recorder: Arc<Recorder>,
@@ -103,22 +103,24 @@ pub(super) struct LayerOptions {
     pub(super) is_for_admin_router: bool,
 }
 
-/// The state that clones of one layered service share. Under axum's `Router::layer`, a service is for one route and
-/// method. Clones in several places of a router share the slot too, so each request is compared with the slot.
+/// The state that clones of one layered service share. Under axum's `Router::layer`, each route and method has its own
+/// service, and so its own slot. A user may also put clones of one service on several routes, so each request is
+/// compared with the slot.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct ServiceState {
     /// The state of the recorder, kept here to spare each request an indirection.
     pub(super) recording: Arc<RecordingState>,
     layer: LayerOptions,
-    /// For the wait in front of the service: the header's name, and a handle of the timer `queue` for this state alone.
+    /// Reads from a header how long a request has waited in front of the service. The handle of the timer `queue` is
+    /// for this state alone.
     queue: Option<Queue>,
     sharing: ShardCopies,
     #[cfg(feature = "axum")]
     slot: OnceLock<Slot>,
 }
 
-/// The context of the first request of a route.
+/// The context of the first request with a route.
 #[cfg(feature = "axum")]
 #[derive(Debug)]
 struct Slot {
@@ -139,10 +141,10 @@ impl Slot {
     }
 }
 
-/// The context under which a request is recorded.
 pub(super) enum RequestContext {
     Registered(Arc<ContextHandle>),
-    /// A context that is registered when the request ends, unless the admin router answered it.
+    /// A context that is registered at the end of the request at the latest, unless the response has the extension
+    /// [`Unrecorded`](crate::Unrecorded).
     Unregistered(Box<PendingContext>),
     /// A registered context, with details of the request.
     Detailed(Detailed),
@@ -155,11 +157,10 @@ pub(super) struct TimedContext {
     pub(super) scope: Arc<Scope>,
 }
 
-/// The context, details and timers that a request is recorded with.
+/// The context, details and timers with which a request is recorded.
 pub(super) struct Recorded {
     pub(super) handle: Arc<ContextHandle>,
     pub(super) details: Detailed,
-    /// The timers that ran within the request.
     pub(super) scope: Option<Arc<Scope>>,
 }
 
@@ -206,7 +207,7 @@ impl RequestContext {
             Self::Registered(handle) => (handle, Detailed::default()),
             Self::Unregistered(mut new) => {
                 let details = std::mem::take(&mut new.details);
-                let handle = new.handle();
+                let handle = new.register();
                 handle.begin(thread_number());
                 (handle, details)
             }
@@ -224,7 +225,6 @@ impl RequestContext {
         })
     }
 
-    /// The context, if it is registered.
     pub(super) fn handle(&self) -> Option<&Arc<ContextHandle>> {
         match self {
             Self::Registered(handle) => Some(handle),
@@ -252,7 +252,7 @@ impl RequestContext {
 
 /// The context that an inner layer gives to a request that an outer layer measures.
 pub(super) struct ContextOverride {
-    /// The recorder of both layers.
+    /// The id of the recorder that both layers share.
     pub(super) recorder_id: u32,
     /// `None` if the request is not recorded.
     pub(super) context: Option<RequestContext>,
@@ -269,9 +269,8 @@ pub(super) struct PendingContext {
 }
 
 impl PendingContext {
-    /// Registers the context.
     #[cold]
-    pub(super) fn handle(self) -> Arc<ContextHandle> {
+    pub(super) fn register(self) -> Arc<ContextHandle> {
         let handle = self.state.layer.recorder.context(Kind::Http, &self.name);
         #[cfg(feature = "axum")]
         if let Some(key) = self.key {
@@ -313,7 +312,7 @@ impl ServiceState {
         let _ = self.sharing.others.set(others.collect());
     }
 
-    /// The context in the slot, if it matches method and extensions, and the rest of the head need not be read.
+    /// The context in the slot, if the slot matches method and extensions, and the rest of the head need not be read.
     #[cfg(feature = "axum")]
     #[inline(always)]
     pub(super) fn seen(
@@ -328,13 +327,12 @@ impl ServiceState {
         is_same.then_some(&slot.handle)
     }
 
-    /// Without axum, there are no slots.
     #[cfg(not(feature = "axum"))]
     pub(super) fn seen(&self, _: &Method, _: &Extensions) -> Option<&Arc<ContextHandle>> {
         None
     }
 
-    /// The context of a request; `None` if it is not recorded.
+    /// The context of a request; `None` if the request is not recorded.
     pub(super) fn context(self: &Arc<Self>, head: &Head<'_>) -> Option<RequestContext> {
         #[cfg(feature = "axum")]
         if let Source::Matched { has_method } = self.layer.source
@@ -350,7 +348,6 @@ impl ServiceState {
         Some(self.detailed(self.without_template(head)?, head))
     }
 
-    /// The context in the slot.
     #[cfg(feature = "axum")]
     fn in_slot(&self, slot: &Slot, head: &Head<'_>) -> Option<RequestContext> {
         if self.layer.skips.contains_path_of(head) {
@@ -421,7 +418,6 @@ impl ServiceState {
         });
     }
 
-    /// The context of a request without a route template.
     fn without_template(self: &Arc<Self>, head: &Head<'_>) -> Option<RequestContext> {
         let is_without_layer = self.layer.is_for_admin_router && !self.recording.has_layer();
         if is_without_layer || self.layer.skips.contains_path_of(head) {

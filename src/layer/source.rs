@@ -49,10 +49,10 @@ pub(crate) type ContextFn = dyn Fn(&Head<'_>) -> Option<Cow<'static, str>> + Sen
 pub(crate) enum Source {
     /// axum's route template, with or without the method.
     #[cfg(feature = "axum")]
-    Matched { has_method: bool },
-    /// One name for all requests.
+    Matched {
+        has_method: bool,
+    },
     Named(Arc<str>),
-    /// The user's function.
     Function(Arc<ContextFn>),
 }
 
@@ -96,7 +96,6 @@ impl IgnoreList {
         })
     }
 
-    /// Whether the path of a request is ignored. Does not look up the path if nothing is ignored.
     pub(super) fn contains_path_of(&self, head: &Head<'_>) -> bool {
         !self.0.is_empty() && self.contains(head.whole_path())
     }

@@ -11,7 +11,7 @@ pub(super) struct RequestSpan(#[cfg(feature = "tracing")] Option<tracing::Span>)
 
 impl RequestSpan {
     /// Opens the span of a request that began at `start`. Returns the span with the scope of the request, which the
-    /// layer of `tracing` has noted; `None` if no subscriber wants the span.
+    /// span timers' layer has stored in the span; `None` if no subscriber wants the span.
     #[cfg(feature = "tracing")]
     pub(super) fn open(recording: &RecordingState, start: Tick) -> Option<(Self, Arc<Scope>)> {
         let scope = Arc::new(Scope::new(start));
@@ -20,13 +20,11 @@ impl RequestSpan {
         (!span.is_disabled()).then_some((Self(Some(span)), scope))
     }
 
-    /// Without the feature `tracing`, no subscriber wants a span.
     #[cfg(not(feature = "tracing"))]
     pub(super) fn open(_: &RecordingState, _: Tick) -> Option<(Self, Arc<Scope>)> {
         None
     }
 
-    /// Enters the span on this thread.
     #[inline(always)]
     pub(super) fn enter(&self) {
         #[cfg(feature = "tracing")]
@@ -35,7 +33,6 @@ impl RequestSpan {
         }
     }
 
-    /// Leaves the span on this thread, after [`enter`](Self::enter).
     #[inline(always)]
     pub(super) fn exit(&self) {
         #[cfg(feature = "tracing")]

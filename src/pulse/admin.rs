@@ -27,8 +27,8 @@ impl Pulse {
     /// To nest the admin router in a router of your own, use [`router`](Self::router).
     ///
     /// # Panics
-    /// If the path does not begin with a slash, ends with one or holds a parameter, or if the access is not
-    /// valid. [`try_mount`](Self::try_mount) returns the error instead.
+    /// If the path does not begin with a slash, ends with a slash or has a parameter, or if the access is not valid.
+    /// [`try_mount`](Self::try_mount) returns the error instead.
     #[track_caller]
     pub fn mount<S>(&self, path: &str, access: crate::admin::Access) -> axum::Router<S>
     where
@@ -50,7 +50,8 @@ impl Pulse {
         S: Clone + Send + Sync + 'static,
     {
         let router = tower_pulse_admin::mounted(self.admin_source(), access, path)?;
-        // This layer is around the fallback only: each admin route would take one of the `max_contexts`.
+        // This layer is around the fallback only. Around the routes, each admin route would take one of the
+        // `max_contexts`.
         let fallback = axum::Router::new().layer(self.layer().for_admin_router());
         Ok(self.unrecorded(router).merge(fallback))
     }
@@ -99,7 +100,7 @@ impl Pulse {
             trace_url: self.0.view.trace_url.clone(),
             app_version: recorder.limits.app_version.clone(),
             instance: Some(tower_pulse_admin::Instance {
-                posts: self.0.posts.clone(),
+                write_limit: self.0.write_limit.clone(),
                 write: self.0.handle.clone(),
                 totals: Arc::new(move || recorder.drain.totals()),
             }),

@@ -12,11 +12,11 @@ impl Pulse {
     /// Calls `on_change` with each [`Change`] that begins or ends: for example, a page is slower than before, fails, or
     /// stops getting requests. Register functions once, after the `Pulse` is built; each registered function is called.
     ///
-    /// One instance of the fleet detects changes, at the end of each minute, and calls only its own functions. Register
-    /// the same function in every instance. The function is called at most once when a change begins, and at most once
-    /// when the change ends ([`Change::ended`] is set then). If the detecting instance dies before the call, the
-    /// function is not called, but `api/changes` shows the change. The call runs on a thread that may block; calls for
-    /// several changes of a minute may run at the same time. Detection waits for the calls for 10 s at most.
+    /// One instance of the fleet detects changes, after each minute, and calls only its own functions. Register the
+    /// same function in every instance. The function is called at most once when a change begins, and at most once when
+    /// the change ends ([`Change::ended`] is set then). If the detecting instance dies before the call, the function is
+    /// not called, but `api/changes` shows the change. The call runs on a thread that may block; calls for several
+    /// changes of a minute may run at the same time. Detection waits at most 10 s for the calls.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,9 +37,9 @@ impl Pulse {
     /// the same conditions. Register functions once, after the `Pulse` is built; each instance calls each of its
     /// functions.
     ///
-    /// A condition begins when it has held for two seconds in a row, and ends when it has been gone for two seconds
-    /// ([`ConditionEvent::ended`](crate::ConditionEvent::ended) is set then). The call runs on a thread that may block;
-    /// the next event waits at most 10 s for the call.
+    /// The instance looks for problems once a second. A condition begins when its problem is found twice in a row, and
+    /// ends when its problem is absent twice in a row ([`ConditionEvent::ended`](crate::ConditionEvent::ended) is set
+    /// then). The call runs on a thread that may block; the next event waits at most 10 s for the call.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -57,8 +57,8 @@ impl Pulse {
         self.0.handle.on_condition(Arc::new(on_condition));
     }
 
-    /// Returns the changes of the fleet: first the ongoing ones, sorted by the time that they cost, then the ended
-    /// ones.
+    /// Returns the changes of the fleet. Ongoing changes come first, sorted by the time that they cost; the last of
+    /// them are pages that refuse requests, and new errors. Ended changes follow, the latest end first.
     ///
     /// # Errors
     /// The store failed.
@@ -70,9 +70,9 @@ impl Pulse {
     }
 
     /// Acknowledges a change in the name of a person, for the whole fleet, as *Acknowledge* does on the dashboard.
-    /// Until the change ends, the dashboard shows the name, and the change stays a problem. A second acknowledgement
-    /// replaces the name. The name's hidden characters are escaped, the name is cut at 64 bytes, and an empty name
-    /// becomes `someone`.
+    /// Until the change ends, the dashboard shows the name, and still lists the change as a problem. A second
+    /// acknowledgement replaces the name. The name's hidden characters are escaped, the name is cut at 64 bytes, and an
+    /// empty name becomes `someone`.
     ///
     /// Folding pauses for a moment while the acknowledgement is written. At most 100 changes of a store are
     /// acknowledged at the same time.

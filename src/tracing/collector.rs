@@ -1,8 +1,8 @@
 //! The layer that turns spans and events into timers, and its filter.
 //!
-//! A timer belongs to the request that its thread is working on. If the thread works on none, the timer belongs to the
-//! request of the nearest span around it that was created within a request. Each request has a span, which spawned
-//! tasks and the threads of sqlx's SQLite take over.
+//! A timer belongs to the request that its thread is working on. If the thread works on no request, the timer belongs
+//! to the request of a span around it: of the nearest span that was created within a request. Each request has a span.
+//! Spawned tasks can run in this span (`in_current_span`), and the threads of sqlx's SQLite do.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,8 +19,8 @@ use super::{Call, REQUEST_TARGET, SpanTimers};
 use tower_pulse_core::recorder::spans::{STATEMENTS, SpanState};
 use tower_pulse_core::recorder::{ContextHandle, Recorder, active};
 
-/// The layer. Logs nothing while it handles a span or an event: per-layer filters keep their decisions in the thread,
-/// and an event within another one would change them.
+/// The layer. Nothing is logged while the layer handles a span or an event: the thread holds the decisions of per-layer
+/// filters about the current event, and another event would overwrite them.
 pub(super) struct Collector {
     timers: SpanTimers,
     /// The subscriber that has this layer.
@@ -35,8 +35,8 @@ impl Collector {
         }
     }
 
-    /// Searches a span and the spans around it, innermost first. A span that only other layers want has no state, but
-    /// the spans around it may have one. The context of a filtered layer does not show such a span.
+    /// Calls `find` with the states of a span and of the spans around it, innermost first, until `find` returns a
+    /// value. Asks the registry, because the context of a filtered layer hides spans that only other layers want.
     fn find<T>(&self, id: &Id, mut find: impl FnMut(&mut SpanState) -> Option<T>) -> Option<T> {
         let subscriber = self.subscriber.get()?.upgrade()?;
         let registry = subscriber.downcast_ref::<Registry>()?;
@@ -49,7 +49,6 @@ impl Collector {
         given.map_or(usual, |name| Name::cut(&name))
     }
 
-    /// Records a statement, which has just ended.
     fn record_statement(
         &self,
         recorder: &Recorder,
@@ -71,7 +70,7 @@ impl Collector {
         let scope = active::scope(&recorder.recording);
         let scope = scope.or_else(|| self.find(&parent()?, |span| span.request.clone()));
         timer.record_ended_run(elapsed, end, scope.as_deref());
-        self.timers.collection.has_statement(*call.metadata.level());
+        self.timers.collection.add_statement(*call.metadata.level());
     }
 }
 
@@ -100,7 +99,7 @@ where
         let mut entry = name.map(|name| recorder.span_timer(name.as_str()));
         let mut request = active::scope(&recorder.recording);
         if request.is_none() || entry.is_some() {
-            // A span within one of the same name gets no timer.
+            // A span within a span of the same name gets no timer.
             let _: Option<()> = self.find(id, |around| {
                 request = request.take().or_else(|| around.request.clone());
                 let is_same = |entry: &mut Arc<ContextHandle>| match &around.entry {
@@ -113,7 +112,7 @@ where
         }
         if request.is_some() || entry.is_some() {
             let state = SpanState::new(request, entry);
-            // Dropped with the span, which ends the timer.
+            // The state is dropped with the span, which ends the timer.
             span.extensions_mut().replace(state);
         }
     }
@@ -151,7 +150,6 @@ where
     }
 }
 
-/// Calls a function with the state of a span, if it has one.
 fn with_state<S>(id: &Id, context: &Context<'_, S>, with: impl FnOnce(&mut SpanState))
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -173,7 +171,7 @@ impl<S> Filter<S> for Wanted {
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
         if metadata.target() == STATEMENTS {
-            self.0.collection.sees_callsite(metadata);
+            self.0.collection.add_callsite(metadata);
         }
         match self.0.wants(metadata) {
             true => Interest::always(),
@@ -182,7 +180,7 @@ impl<S> Filter<S> for Wanted {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        // The span of a request has this level.
+        // The span of a request has the level DEBUG.
         Some(self.0.level.max(LevelFilter::DEBUG))
     }
 }

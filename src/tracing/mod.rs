@@ -73,7 +73,6 @@ pub struct SpanTimers {
     chooses: Arc<ChooseFn>,
     names: Arc<NameFn>,
     collection: Arc<SpanCollection>,
-    /// The recorder of the `Pulse`, once it is built.
     recorder: Arc<OnceLock<Arc<Recorder>>>,
 }
 
@@ -105,8 +104,8 @@ impl SpanTimers {
         Self::default()
     }
 
-    /// Adds the spans for which a function returns true, by their target, name, level and names of fields. The function
-    /// must always return the same for the same place in the code.
+    /// Adds the spans for which a function returns true. The function gets the target, name, level and names of fields
+    /// of a span, and must always return the same for the same place in the code.
     pub fn spans(mut self, choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.chooses = Arc::new(choose);
         self
@@ -118,16 +117,16 @@ impl SpanTimers {
         self
     }
 
-    /// Whether statements of sqlx become timers. On by default. Switch it off in a service without sqlx if health warns
-    /// that the statements are hidden.
+    /// Whether statements of sqlx become timers. On by default. Switch this off in a service without sqlx if health
+    /// warns that the statements are hidden.
     pub fn statements(mut self, on: bool) -> Self {
         self.has_statements = on;
         self
     }
 
-    /// Sets a function that names timers. With `None`, the timer has its default name. Names must be few, and never an
-    /// id or a text of a client. A process has at most 200 names, of 64 bytes; further ones count as `<other>`. The
-    /// function is called for each call. It must not panic, and must not use `tracing`.
+    /// Sets a function that names timers. If the function returns `None`, the timer has its default name. Names must be
+    /// few, and never an id or a text of a client. A process has at most 200 names, of at most 64 bytes; further names
+    /// count as `<other>`. The function is called for each timer, must not panic, and must not use `tracing`.
     ///
     /// ```
     /// use tower_pulse::tracing::SpanTimers;
@@ -145,7 +144,7 @@ impl SpanTimers {
     }
 
     /// The layer, which records once a `Pulse` has been built with [`Builder::tracing`](crate::Builder::tracing). Build
-    /// one `Pulse` with it. The layer has a filter of its own, which does not affect other layers.
+    /// only one `Pulse` with these timers. The layer has a filter of its own, which does not affect other layers.
     pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -153,7 +152,6 @@ impl SpanTimers {
         Layer::<S>::with_filter(Collector::new(self.clone()), Wanted(self.clone()))
     }
 
-    /// Records in this recorder from now on.
     pub(crate) fn attach(&self, recorder: &Arc<Recorder>) {
         let _ = self.recorder.set(recorder.clone());
         let _ = recorder.recording.spans.set(self.collection.clone());

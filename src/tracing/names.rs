@@ -9,20 +9,19 @@ use tracing::field::{Field, Visit};
 use super::sql;
 use super::text::{Text, prefix};
 
-/// The name of a timer, at most 64 bytes.
 pub(super) type Name = Text<64>;
 
 /// The most bytes of a statement or a URL that are searched.
 const SEARCHED: usize = 1_024;
 
-/// The field that makes a span a timer. Its value is the timer's name, if it is a text.
+/// The field that makes a span a timer. A text in this field is the timer's name.
 pub(super) const TIMER_FIELD: &str = "pulse.timer";
 
 /// The field that says whether a span is a call of another service.
 pub(super) const KIND_FIELD: &str = "otel.kind";
 
-/// The fields of a span or event that determine its name: those of OpenTelemetry's semantic conventions, of sqlx, and
-/// [`TIMER_FIELD`]. A text is empty if the field is missing.
+/// The fields of a span or event that determine the name of its timer: those of OpenTelemetry's semantic conventions,
+/// of sqlx, and [`TIMER_FIELD`]. A text is empty if the field is missing.
 #[derive(Default)]
 pub(super) struct NamingFields {
     timer: Name,
@@ -32,7 +31,7 @@ pub(super) struct NamingFields {
     host: Name,
     service: Name,
     procedure: Name,
-    /// How long a statement took, if the event has this.
+    /// The duration of a statement, if the event has one.
     pub(super) elapsed: Option<Duration>,
 }
 
@@ -52,7 +51,8 @@ impl Visit for NamingFields {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Formats only fields of the conventions, such as `url.full`.
+        // Formatting takes time, so only fields of the conventions are formatted: their names have a dot, as in
+        // `url.full`.
         if field.name().contains('.') {
             let text = Text::<SEARCHED>::of(format_args!("{value:?}"));
             self.record_text(field.name(), text.as_str());
@@ -66,7 +66,7 @@ impl NamingFields {
         match field {
             TIMER_FIELD => self.timer = Text::cut(value),
             KIND_FIELD => self.is_client = value.eq_ignore_ascii_case("client"),
-            // sqlx cuts a long summary, and gives the whole statement after it.
+            // sqlx cuts a long summary, and then gives the whole statement in another field.
             "summary" if value.ends_with('…') => {}
             "summary" | "db.statement" | "db.query.text" if !value.is_empty() => {
                 self.statement = sql::name_of(value);

@@ -6,10 +6,10 @@ use super::names::Name;
 /// The statements that may follow common table expressions.
 const AFTER_WITH: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "MERGE"];
 
-/// Words that may stand before a table.
+/// Words that may stand between the keyword and the table.
 const BEFORE_TABLE: [&str; 4] = ["ONLY", "OR", "IGNORE", "REPLACE"];
 
-/// The name of a statement. The name has no table unless one is surely found.
+/// The name has a table only if the table is certain.
 pub(super) fn name_of(statement: &str) -> Name {
     let mut name = Name::cut("sql");
     let text = without_comments(statement);
@@ -29,7 +29,7 @@ fn without_comments(statement: &str) -> &str {
     text
 }
 
-/// Appends the verb and the table. Returns `None` if either is not found. A name that is too long is cut.
+/// Appends the verb and the table, as far as they are found.
 fn write_name(words: &mut Words<'_>, name: &mut Name) -> Option<()> {
     let mut verb = words.next()?.0.trim_start_matches('(');
     if is(verb, &["WITH"]) {
@@ -45,7 +45,7 @@ fn write_name(words: &mut Words<'_>, name: &mut Name) -> Option<()> {
         _ => return Some(()),
     };
     let mut table = "SELECT";
-    // A parenthesis begins a subquery or a join.
+    // In `FROM (SELECT`, the table is that of the subquery.
     while is(table, &["SELECT"]) {
         if let Some(keyword) = before_table {
             find(words, &[keyword])?;
@@ -79,8 +79,9 @@ fn is(word: &str, keywords: &[&str]) -> bool {
     keywords.any(|keyword| word.eq_ignore_ascii_case(keyword))
 }
 
-/// The words of a statement, each with the number of parentheses that are open before it. Ends at a word that may begin
-/// a literal or a comment. Looks at each byte once, because this loop takes most of the time of [`name_of`].
+/// The words of a statement, each with the number of parentheses that are open before it. Ends at a word that may
+/// contain a comment, or a literal that does not end in the word. Looks at each byte once, because this loop takes most
+/// of the time of [`name_of`].
 struct Words<'a> {
     text: &'a str,
     depth: i32,
@@ -91,7 +92,7 @@ impl<'a> Iterator for Words<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let text = self.text.trim_ascii_start();
-        let before = self.depth;
+        let depth = self.depth;
         let mut is_plain = true;
         let is_end = |byte: u8| {
             // Most bytes are letters.
@@ -109,11 +110,11 @@ impl<'a> Iterator for Words<'a> {
         let length = text.bytes().position(is_end).unwrap_or(text.len());
         let (word, after) = text.split_at(length);
         self.text = after;
-        (length > 0 && (is_plain || is_closed(word))).then_some((word, before))
+        (length > 0 && (is_plain || is_closed(word))).then_some((word, depth))
     }
 }
 
-/// Whether the words after this one are surely not within a literal or a comment, in any dialect.
+/// Whether, in any dialect of SQL, each literal of the word also ends in the word, and no comment begins there.
 fn is_closed(word: &str) -> bool {
     let is_even = |quote: char| word.matches(quote).count().is_multiple_of(2);
     let is_parameter = |after: &str| after.starts_with(|c: char| c.is_ascii_digit());

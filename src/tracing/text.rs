@@ -40,7 +40,6 @@ impl<const N: usize> Text<N> {
         self.len += added.len();
     }
 
-    /// Like [`add`](Self::add), in upper case.
     pub(super) fn add_uppercase(&mut self, text: &str) {
         let before = self.len;
         self.add(text);

@@ -16,12 +16,11 @@ use crate::admin::serve;
 use crate::rig::http::Client;
 use crate::rig::log::Log;
 
-/// The caller's role, which the service's own middleware looks up.
 #[derive(Clone, Copy, PartialEq)]
 struct Role(&'static str);
 
 async fn role(cookie: Option<HeaderValue>) -> Option<Role> {
-    // Waits before the answer, like a database.
+    // A look-up in a database would wait here.
     tokio::task::yield_now().await;
     match cookie?.as_bytes() {
         b"sid=1" => Some(Role("operator")),
@@ -36,14 +35,13 @@ fn shop(pulse: &Pulse) -> Router {
         .layer(pulse.layer())
 }
 
-/// Operators see the dashboard. Other users get the status `refused` there. The service's pages need no role.
-async fn only_operators_enter(app: Router, refused: u16) {
+async fn only_operators_reach_the_dashboard(app: Router, status_of_others: u16) {
     let mut client = Client::connect(serve(app).await).await;
     for path in ["", "/", "/api/health", "/assets/app.js", "/nothing"] {
         let path = format!("/admin/pulse{path}");
         for headers in [&[][..], &[("cookie", "sid=2")], &[("cookie", "sid=3")]] {
             let response = client.request("GET", &path, headers, "").await;
-            assert_eq!(response.status, refused, "{path} {headers:?}");
+            assert_eq!(response.status, status_of_others, "{path} {headers:?}");
         }
         let operator = [("cookie", "sid=1")];
         let response = client.request("GET", &path, &operator, "").await;
@@ -70,7 +68,7 @@ async fn a_role_from_the_services_own_middleware_gives_access() {
     let app = shop(&pulse)
         .merge(pulse.mount("/admin/pulse", access))
         .layer(middleware::from_fn(sessions));
-    only_operators_enter(app, 403).await;
+    only_operators_reach_the_dashboard(app, 403).await;
 }
 
 #[tokio::test]
@@ -85,8 +83,8 @@ async fn a_route_layer_protects_an_open_admin_router() {
     let pulse = Pulse::builder().build().unwrap();
     let admin = pulse.mount("/admin/pulse", Access::open());
     let app = shop(&pulse).merge(admin.route_layer(middleware::from_fn(operators_only)));
-    only_operators_enter(app, 401).await;
-    // No request to the admin router is recorded, whether refused or not.
+    only_operators_reach_the_dashboard(app, 401).await;
+    // Only the four requests outside of the admin router are recorded.
     pulse.flush().await.unwrap();
     assert_eq!(pulse.health().recording.recorded, 4);
 }
@@ -94,7 +92,7 @@ async fn a_route_layer_protects_an_open_admin_router() {
 #[tokio::test]
 async fn wrong_credentials_are_counted_and_logged_once_a_minute() {
     let (log, _guard) = Log::start();
-    let (clock, hand) = Clock::manual(1_700_000_000);
+    let (clock, manual_clock) = Clock::manual(1_700_000_000);
     let pulse = Pulse::builder().clock(clock).build().unwrap();
     let by_role = Access::custom(|parts| parts.headers.contains_key(COOKIE));
     let app = Router::new()
@@ -120,12 +118,12 @@ async fn wrong_credentials_are_counted_and_logged_once_a_minute() {
     }
     assert_eq!(pulse.health().wrong_credentials, 8);
     assert!(logged()[0].contains(" 1 request to "), "{:?}", logged());
-    hand.advance(Duration::from_secs(59));
+    manual_clock.advance(Duration::from_secs(59));
     assert_eq!(status("/token", Some("Bearer other")).await, 401);
     assert_eq!(logged().len(), 1);
     // The log still warns after the wall clock was set back.
-    hand.set_wall(1_600_000_000);
-    hand.advance(Duration::from_secs(1));
+    manual_clock.set_wall(1_600_000_000);
+    manual_clock.advance(Duration::from_secs(1));
     assert_eq!(status("/token", Some("Bearer other")).await, 401);
     assert_eq!(logged().len(), 2);
     assert!(logged()[1].contains(" 9 requests to "), "{:?}", logged());

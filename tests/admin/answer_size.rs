@@ -1,5 +1,4 @@
-//! The size of each answer. The tests ask every question, with parameters at their extremes. The services have as much
-//! data as the builder's defaults allow, or more.
+//! The size of each answer is bounded, even with much data and with parameters at their extremes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,18 +12,16 @@ use crate::admin::client_of;
 use crate::rig::http::Client;
 
 const NOW: i64 = 1_700_000_000;
-/// The most bytes of an answer.
-const MAX_BYTES: usize = 4 << 20;
+const MAX_ANSWER_BYTES: usize = 4 << 20;
 const MAX_SCREEN_BYTES: usize = 8 << 20;
 
-/// A service with recorded data, and with a served admin router.
 struct Served {
     client: Client,
     pulse: Pulse,
 }
 
 async fn served(builder: Builder, contexts: usize, counters: usize, ids: usize) -> Served {
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let (pulse, _tasks) = builder.clock(clock).build_with_tasks().unwrap();
     for number in 0..contexts {
         let context = format!("GET /api/v1/things-{number}/{{id}}");
@@ -40,7 +37,7 @@ async fn served(builder: Builder, contexts: usize, counters: usize, ids: usize) 
         }
     }
     pulse.flush().await.unwrap();
-    hand.advance(Duration::from_secs(2));
+    manual_clock.advance(Duration::from_secs(2));
     Served {
         client: client_of(&pulse, Access::open()).await,
         pulse,
@@ -71,8 +68,7 @@ const SPANS: [&str; 12] = [
     "window=hour",
 ];
 
-/// Questions about a span of time.
-const OF_SPANS: [&str; 9] = [
+const QUESTIONS_ABOUT_SPANS: [&str; 9] = [
     "overview?",
     "paths?series=hits&limit=100&",
     "paths?series=p95&kind=all&limit=100&offset=1&",
@@ -84,8 +80,7 @@ const OF_SPANS: [&str; 9] = [
     "counters?series=true&precision=1&limit=100&",
 ];
 
-/// Questions without a span of time, at the extremes of their numbers.
-const OTHERS: [&str; 18] = [
+const OTHER_QUESTIONS: [&str; 18] = [
     "slowest_requests?limit=100&window=6h&per_path=1000",
     "paths?limit=0&offset=1000000000",
     "paths?offset=1000&limit=100&series=mean",
@@ -110,9 +105,9 @@ const METRICS: &str =
     "hits errors mean p50 p95 p99 total error_share stddev min max outcomes times";
 
 fn questions() -> Vec<String> {
-    let mut questions: Vec<String> = OTHERS.map(str::to_owned).into();
+    let mut questions: Vec<String> = OTHER_QUESTIONS.map(str::to_owned).into();
     for span in SPANS {
-        questions.extend(OF_SPANS.map(|question| format!("{question}{span}")));
+        questions.extend(QUESTIONS_ABOUT_SPANS.map(|question| format!("{question}{span}")));
         for precision in [1, 60, 86_400] {
             questions.push(format!("series?precision={precision}&{span}"));
         }
@@ -136,7 +131,7 @@ async fn every_answer_is_bounded() {
     for ask in questions() {
         let answer = client.get(&format!("/pulse/api/{ask}")).await;
         let (bytes, status) = (answer.body.len(), answer.status);
-        assert!(bytes <= MAX_BYTES, "{ask}: {bytes} bytes");
+        assert!(bytes <= MAX_ANSWER_BYTES, "{ask}: {bytes} bytes");
         assert!([200, 400, 404].contains(&status), "{ask}: {status}");
         let has_parameter = status != 400 || answer.json()["parameter"].is_string();
         assert!(has_parameter, "{ask}: {}", answer.text());
@@ -150,7 +145,11 @@ async fn every_answer_is_bounded() {
     }
     let metrics = client.get("/pulse/metrics").await;
     assert_eq!(metrics.status, 200);
-    assert!(metrics.body.len() < MAX_BYTES, "{}", metrics.body.len());
+    assert!(
+        metrics.body.len() < MAX_ANSWER_BYTES,
+        "{}",
+        metrics.body.len()
+    );
 }
 
 #[tokio::test]
@@ -177,8 +176,7 @@ async fn other_tasks_run_while_a_large_screen_is_answered() {
     assert!(during >= 16, "{during}");
 }
 
-/// Asks the dashboard's questions with the largest answers: about 2,000 paths, for the longest tables, over the longest
-/// window of the finest slices.
+/// Asks for the dashboard's largest answers, with 2,000 paths, over the longest span that has slices of a minute.
 #[tokio::test]
 async fn no_question_of_the_dashboard_is_refused() {
     let mut served = served(Pulse::builder(), 2_000, 1_000, 10_000).await;

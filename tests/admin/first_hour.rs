@@ -1,4 +1,4 @@
-//! A user's first hour: the dashboard and health give advice if a service uses the layer in a way that hides requests.
+//! Health and other answers advise a new user who has put the layer in a wrong place, or has not named a file service.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::rig::http::Client;
 const NOW: i64 = 1_700_001_000;
 
 fn pulse() -> (Pulse, ManualClock) {
-    let (clock, hand) = Clock::manual(NOW);
-    (Pulse::builder().clock(clock).build().unwrap(), hand)
+    let (clock, manual_clock) = Clock::manual(NOW);
+    (Pulse::builder().clock(clock).build().unwrap(), manual_clock)
 }
 
-/// Serves a router with the dashboard. Sends a request to each of the paths, and returns a client.
+/// Serves `app` and the dashboard, and requests each of `paths`.
 async fn served(pulse: &Pulse, app: Router, paths: &[&str]) -> Client {
     let app = app.merge(pulse.mount("/pulse", Access::open()));
     let mut client = Client::connect(serve(app).await).await;
@@ -37,8 +37,7 @@ async fn answer(client: &mut Client, endpoint: &str) -> Value {
     client.json(&format!("/pulse/api/{endpoint}")).await
 }
 
-/// The number of health's warnings that contain a text.
-async fn warnings(client: &mut Client, text: &str) -> usize {
+async fn count_warnings(client: &mut Client, text: &str) -> usize {
     let health = answer(client, "health").await;
     let warnings = health["warnings"].as_array().unwrap().iter();
     warnings
@@ -53,7 +52,7 @@ fn home() -> Router {
 #[tokio::test]
 async fn advice_shows_how_to_name_files_without_a_route() {
     for is_nested in [false, true] {
-        let (pulse, _hand) = pulse();
+        let (pulse, _manual_clock) = pulse();
         let files = ServeDir::new(env!("CARGO_MANIFEST_DIR"));
         let (app, path) = match is_nested {
             true => (home().nest_service("/files", files), "/files/Cargo.toml"),
@@ -61,7 +60,7 @@ async fn advice_shows_how_to_name_files_without_a_route() {
         };
         let app = app.layer(pulse.layer());
         let mut client = served(&pulse, app, &["/", path, path, "/missing"]).await;
-        assert_eq!(warnings(&mut client, "named(\"static\")").await, 1);
+        assert_eq!(count_warnings(&mut client, "named(\"static\")").await, 1);
         let overview = answer(&mut client, "overview?window=hour").await;
         let advice = &overview["advice"];
         let text = advice["text"].as_str().unwrap();
@@ -77,10 +76,9 @@ async fn advice_shows_how_to_name_files_without_a_route() {
     }
 }
 
-/// The service names its files as the advice shows. Its 404s need no advice, because other requests have routes.
 #[tokio::test]
 async fn files_with_a_name_need_no_advice() {
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let files = ServeDir::new(env!("CARGO_MANIFEST_DIR"));
     let files = ServiceBuilder::new()
         .layer(pulse.layer().named("static"))
@@ -88,7 +86,7 @@ async fn files_with_a_name_need_no_advice() {
     let app = home().nest_service("/files", files).layer(pulse.layer());
     let paths = ["/", "/files/Cargo.toml", "/missing", "/missing"];
     let mut client = served(&pulse, app, &paths).await;
-    hand.advance(Duration::from_secs(20));
+    manual_clock.advance(Duration::from_secs(20));
     let none = Value::Array(Vec::new());
     assert_eq!(answer(&mut client, "health").await["warnings"], none);
     assert_eq!(answer(&mut client, "overview").await["advice"], Value::Null);
@@ -101,38 +99,41 @@ async fn files_with_a_name_need_no_advice() {
 #[tokio::test]
 async fn health_warns_of_a_layer_before_the_routes_after_ten_seconds() {
     for paths in [&["/", "/"][..], &["/", "/favicon.ico"]] {
-        let (pulse, hand) = pulse();
+        let (pulse, manual_clock) = pulse();
         let app = Router::new().layer(pulse.layer()).merge(home());
         let mut client = served(&pulse, app, paths).await;
-        assert_eq!(warnings(&mut client, "after all routes").await, 0);
-        hand.advance(Duration::from_secs(10));
-        assert_eq!(warnings(&mut client, "after all routes").await, 1);
-        assert_eq!(warnings(&mut client, "an axum other than 0.8").await, 1);
+        assert_eq!(count_warnings(&mut client, "after all routes").await, 0);
+        manual_clock.advance(Duration::from_secs(10));
+        assert_eq!(count_warnings(&mut client, "after all routes").await, 1);
+        assert_eq!(
+            count_warnings(&mut client, "an axum other than 0.8").await,
+            1
+        );
         let advice = &answer(&mut client, "overview?window=hour").await["advice"];
-        // The API gives no advice if nothing is recorded. The dashboard has advice of its own for this case.
+        // This layer gets only requests without a route. While nothing is recorded, the API gives no advice: the
+        // dashboard then shows advice of its own.
         let is_recorded = paths.contains(&"/favicon.ico");
         assert_eq!(advice.is_object(), is_recorded, "{advice}");
     }
-    // A layer around the routes causes no warning.
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let mut client = served(&pulse, home().layer(pulse.layer()), &["/"]).await;
-    hand.advance(Duration::from_secs(10));
-    assert_eq!(warnings(&mut client, "after all routes").await, 0);
+    manual_clock.advance(Duration::from_secs(10));
+    assert_eq!(count_warnings(&mut client, "after all routes").await, 0);
 }
 
 /// A fallback service hides its routes from the layer, as another version of axum does.
 #[tokio::test]
 async fn unseen_routes_get_advice_about_the_axum_version() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _manual_clock) = pulse();
     let around = ServiceBuilder::new().layer(pulse.layer()).service(home());
     let app = Router::new().fallback_service(around);
     let mut client = served(&pulse, app, &["/", "/"]).await;
-    assert_eq!(warnings(&mut client, "axum 0.8").await, 1);
+    assert_eq!(count_warnings(&mut client, "axum 0.8").await, 1);
 }
 
 #[tokio::test]
 async fn many_cancelled_requests_get_advice_about_the_order_of_layers() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _manual_clock) = pulse();
     let (status, after) = (StatusCode::SERVICE_UNAVAILABLE, Duration::from_millis(20));
     let slow = || tokio::time::sleep(Duration::from_secs(3_600));
     let app = home()

@@ -14,7 +14,7 @@ use crate::rig::http::Client;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, look_until};
 
-/// Adds the names of an answer's fields. The name of a field in an object begins with the object's name and a dot.
+/// Adds the names of an answer's fields. The name of a nested field begins with its object's name: `flush.lost`.
 fn add_fields(prefix: &str, value: &Value, names: &mut Vec<String>) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let name = format!("{prefix}{name}");
@@ -28,7 +28,7 @@ fn add_fields(prefix: &str, value: &Value, names: &mut Vec<String>) {
 #[tokio::test]
 async fn the_guide_names_every_field_of_health() {
     let page = include_str!("../../src/guide/reading_health.md");
-    let (clock, hand) = Clock::manual(1_700_000_000);
+    let (clock, manual_clock) = Clock::manual(1_700_000_000);
     let pulse = Pulse::builder().clock(clock).build().unwrap();
     let mut client = client_of(&pulse, Access::open()).await;
     let health = loop {
@@ -37,7 +37,7 @@ async fn the_guide_names_every_field_of_health() {
         if health["cleaning"]["passes"] != 0 {
             break health;
         }
-        hand.advance(Duration::from_secs(1));
+        manual_clock.advance(Duration::from_secs(1));
         tokio::task::yield_now().await;
     };
     let mut names = Vec::new();
@@ -66,7 +66,6 @@ fn the_guide_has_the_table_of_conditions() {
     assert!(is_next_table, "the guide has more conditions");
 }
 
-/// `pulse-objects` makes the page with the fields of each object from the object's type.
 #[test]
 fn the_guide_names_the_object_of_each_answer() {
     let page = include_str!("../../src/guide/api.md");
@@ -77,7 +76,7 @@ fn the_guide_names_the_object_of_each_answer() {
     }
 }
 
-/// Metrics by name, with the names of their labels.
+/// The names of the labels of each metric.
 type Metrics = BTreeMap<String, BTreeSet<String>>;
 
 /// The name and the labels in a text such as `pulse_changes{kind}` or `pulse_changes{kind="slower"}`.
@@ -89,8 +88,7 @@ fn metric(text: &str) -> (String, BTreeSet<String>) {
     (name.to_owned(), names.collect())
 }
 
-/// The metrics that a document names, with their labels there.
-fn named(document: &str) -> Vec<(String, BTreeSet<String>)> {
+fn metrics_in(document: &str) -> Vec<(String, BTreeSet<String>)> {
     let spans = document.split('`').skip(1).step_by(2);
     let metrics =
         spans.filter(|span| span.starts_with("pulse_") || span.starts_with("http_server_"));
@@ -99,7 +97,8 @@ fn named(document: &str) -> Vec<(String, BTreeSet<String>)> {
     metrics.collect()
 }
 
-/// The metrics of a scrape: by family, and by the names of all samples and families.
+/// The families of metrics in a scrape, and its samples and families together. A histogram is one family with samples
+/// of several names.
 fn served(text: &str) -> (Metrics, Metrics) {
     let (mut families, mut samples) = (Metrics::new(), Metrics::new());
     let mut family = "";
@@ -121,7 +120,7 @@ fn served(text: &str) -> (Metrics, Metrics) {
     (families, samples)
 }
 
-/// The metrics of an instance on Redis that exports every metric: with the crate's own names, and with OpenTelemetry's.
+/// Two scrapes of an instance on Redis that exports every metric: with the crate's own names, and with OpenTelemetry's.
 pub async fn scrape() -> [String; 2] {
     let server = RedisServer::start().await;
     let target = Duration::from_millis(100);
@@ -160,7 +159,7 @@ async fn the_guide_names_every_metric_with_its_labels() {
     let (_, section) = page.split_once("\n# `metrics`\n").unwrap();
     let (section, _) = section.split_once("\n# ").unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| `"));
-    let table: Metrics = rows.flat_map(named).collect();
+    let table: Metrics = rows.flat_map(metrics_in).collect();
     let differing = |a: &Metrics, b: &Metrics| {
         let differ = a
             .iter()
@@ -195,7 +194,7 @@ async fn the_guide_names_every_metric_with_its_labels() {
         ),
         ("prometheus.md", include_str!("../../docs/prometheus.md")),
     ] {
-        for (name, labels) in named(text) {
+        for (name, labels) in metrics_in(text) {
             let known = samples.get(&name);
             let is_known = known.is_some_and(|known| labels.is_subset(known));
             assert!(is_known, "{document}: {name}{labels:?}");

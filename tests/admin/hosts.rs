@@ -1,4 +1,4 @@
-//! Requests that do not name an allowed host are refused. Otherwise another site could point its own name at this
+//! Requests that name a host which is not allowed are refused. Otherwise another site could point its own name at this
 //! service, and read the service from a visitor's browser (DNS rebinding).
 
 use axum::Router;
@@ -19,11 +19,11 @@ const ALLOWED: &str = "127.0.0.1:3000 10.1.2.3 192.168.1.7:80 [::1]:3000 [fe80::
 const BAD: &str = "evil.example evil.example:3000 pulse.internal.evil.example notlocalhost localhost.evil.example \
     127.0.0.1.evil.example 127.0.0.1@evil.example evil.example@127.0.0.1 1.2.3 256.1.1.1 [::1].evil.example \
     [evil.example] [::1 ::1 localhost:80:80 localhost:x localhost.. .localhost";
-/// More refused hosts, which a list separated by spaces cannot have.
+/// Refused hosts that do not fit into a list separated by spaces.
 const MORE_BAD: [&str; 2] = ["pulse internal", ""];
 
 async fn ask(client: &mut Client, method: &str, path: &str, host: &str) -> Response {
-    // Anyone can send the last two, so they must not change the host.
+    // A caller can invent the last two headers, so they must not change the host.
     let headers = [
         ("host", host),
         ("x-forwarded-host", "localhost"),

@@ -1,4 +1,4 @@
-//! The admin router over real HTTP: access, posts, and the size of answers.
+//! The admin router over real HTTP.
 
 mod access;
 mod answer_size;

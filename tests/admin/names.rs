@@ -41,7 +41,7 @@ fn text_without_hidden(asked: &str, answer: &Response) -> String {
 
 #[tokio::test]
 async fn hidden_characters_are_shown_escaped() {
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let builder = Pulse::builder()
         .service(spoof("shop"))
         .instance(spoof("host"))
@@ -58,10 +58,10 @@ async fn hidden_characters_are_shown_escaped() {
         .add(&spoof("id"), 1);
     let mark = pulse.mark(&spoof("index")).await.unwrap();
     assert_eq!(*mark.text, escaped("index"));
-    // The version's mark is stored by now, so this heartbeat announces the version.
+    // A heartbeat announces the version only after the version's mark is stored.
     pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
-    hand.advance(Duration::from_secs(2));
+    manual_clock.advance(Duration::from_secs(2));
     let mut client = client_of(&pulse, Access::open()).await;
     let json = |text: &str| escaped(text).replace('\\', "\\\\");
     let query =

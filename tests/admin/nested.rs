@@ -49,7 +49,7 @@ async fn the_guide_says_which_ways_serve_the_dashboard() {
             assert_eq!(client.get(path).await.status, status, "{way} {path}");
         }
         pulse.flush().await.unwrap();
-        // Only the request for `/`, and the request that matched no route, are recorded.
+        // Requests to the dashboard are not recorded, but requests to an `/admin/pulse/` without a route are.
         let recorded = pulse.health().recording.recorded;
         assert_eq!(recorded, 1 + u64::from(with_slash == 404), "{way}");
     }

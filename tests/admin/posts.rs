@@ -23,7 +23,7 @@ async fn post(client: &mut Client, headers: &[(&str, &str)], text: &str) -> Resp
 
 #[tokio::test]
 async fn posts_beyond_a_burst_are_refused_until_time_has_passed() {
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let builder = Pulse::builder().clock(clock);
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     let mut client = client_of(&pulse, Access::token("secret")).await;
@@ -57,17 +57,17 @@ async fn posts_beyond_a_burst_are_refused_until_time_has_passed() {
         statuses(62).await,
         [[201; 60].as_slice(), &[429; 2]].concat()
     );
-    hand.advance(Duration::from_secs(1));
+    manual_clock.advance(Duration::from_secs(1));
     assert_eq!(statuses(2).await, [201, 429]);
-    hand.advance(Duration::from_millis(2_500));
+    manual_clock.advance(Duration::from_millis(2_500));
     assert_eq!(statuses(3).await, [201, 201, 429]);
-    hand.advance(Duration::from_secs(3_600));
+    manual_clock.advance(Duration::from_secs(3_600));
     assert_eq!(statuses(61).await, [[201; 60].as_slice(), &[429]].concat());
 }
 
 #[tokio::test]
 async fn two_mounts_accept_as_many_posts_as_one() {
-    let (clock, _hand) = Clock::manual(NOW);
+    let (clock, _manual_clock) = Clock::manual(NOW);
     let builder = Pulse::builder().clock(clock);
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     let app = Router::new()

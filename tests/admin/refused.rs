@@ -1,4 +1,5 @@
-//! Every endpoint refuses unknown, repeated and invalid parameters. The same questions in Rust have the same errors.
+//! Every endpoint refuses unknown, repeated and invalid parameters. The same question in Rust fails with the same
+//! error.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tower_pulse::query::{PathsQuery, QueryError, SlowestRequestsQuery};
 use crate::admin::client_of;
 use crate::rig::http::{Client, Response};
 
-/// Questions to every endpoint, and the highest `limit` that each allows.
+/// Questions to every endpoint, each with the highest allowed `limit`, or `None` if `limit` is not allowed.
 const QUESTIONS: [(&str, Option<usize>); 27] = [
     ("api/overview", None),
     ("api/paths", Some(1_000)),
@@ -90,7 +91,6 @@ fn with(question: &str, parameter: &str) -> String {
     format!("{question}{and}{parameter}")
 }
 
-/// Panics unless the answer refuses the parameter, and its error contains all of `says`.
 fn assert_refused(question: &str, answer: &Response, parameter: &str, says: &[&str]) {
     assert_eq!(answer.status, 400, "{question}: {}", answer.text());
     let answer = answer.json();
@@ -179,7 +179,7 @@ async fn unknown_repeated_and_invalid_parameters_are_refused() {
 }
 
 #[tokio::test]
-async fn a_request_that_writes_is_refused_with_an_unknown_parameter() {
+async fn a_write_with_an_unknown_parameter_is_refused() {
     let mut served = served().await;
     let json = [("content-type", "application/json")];
     for (method, question, body) in [

@@ -24,7 +24,7 @@ fn declared<'a>(text: &'a str, keyword: &str) -> BTreeSet<&'a str> {
     declared.map(str::trim).collect()
 }
 
-/// `guide.rs` checks the metrics in .md files; this test does not.
+/// `guide.rs` checks the metrics in .md files, so this test skips them.
 #[tokio::test]
 async fn rules_name_only_metrics_and_rules_that_exist() {
     let scrapes = scrape().await;
@@ -68,7 +68,7 @@ async fn rules_name_only_metrics_and_rules_that_exist() {
 }
 
 #[test]
-fn the_page_and_the_test_have_every_rule_and_alert() {
+fn the_page_lists_rules_and_alerts_and_the_test_fires_each_alert() {
     let alerts = declared(ALERTS, "alert:");
     assert_eq!(alerts.len(), 13, "{alerts:?}");
     for alert in &alerts {

@@ -10,7 +10,7 @@ use tower_pulse::{Clock, Pulse};
 
 use crate::admin::client_of;
 
-/// Commands that reads need, and recording does not.
+/// Commands that are needed to read, but not to record.
 const COMMANDS: [&str; 4] = ["hscan", "zmscore", "zcard", "memory|usage"];
 
 async fn set_rights(redis: &mut MultiplexedConnection, rights: &str) {
@@ -23,7 +23,7 @@ async fn set_rights(redis: &mut MultiplexedConnection, rights: &str) {
 async fn health_warns_while_the_store_cannot_be_read() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
-    let (clock, hand) = Clock::manual(1_700_001_000);
+    let (clock, manual_clock) = Clock::manual(1_700_001_000);
     let pulse = Pulse::builder()
         .redis(server.url())
         .clock(clock)
@@ -33,8 +33,7 @@ async fn health_warns_while_the_store_cannot_be_read() {
     pulse.counter("sales").add(1);
     pulse.flush().await.unwrap();
     let mut client = client_of(&pulse, Access::open()).await;
-    // Returns the number of endpoints that cannot answer, and health's warnings about reading. Other warnings are left
-    // out, because folding may lack the same permission.
+    // Other warnings do not count, because folding may lack the same permission.
     let endpoints = "overview paths counters slowest changes marks instances";
     let mut ask = async || {
         let mut failed = 0;
@@ -50,19 +49,19 @@ async fn health_warns_while_the_store_cannot_be_read() {
     };
     for command in COMMANDS {
         set_rights(&mut redis, &format!("-{command}")).await;
-        hand.advance(Duration::from_secs(2));
+        manual_clock.advance(Duration::from_secs(2));
         let (failed, warnings) = ask().await;
         let times = warnings.matches(&format!("+{command}")).count();
         assert!(failed > 0 && times == 1, "{command}: {failed}, {warnings}");
         set_rights(&mut redis, &format!("+{command}")).await;
-        hand.advance(Duration::from_secs(9));
+        manual_clock.advance(Duration::from_secs(9));
         let (failed, warnings) = ask().await;
         let is_named = warnings.contains(&format!("+{command}"));
         assert!(failed == 0 && !is_named, "{command}: {failed}, {warnings}");
     }
     // If the store is unreachable, health has other warnings instead.
     server.kill_9();
-    hand.advance(Duration::from_secs(2));
+    manual_clock.advance(Duration::from_secs(2));
     let (failed, warnings) = ask().await;
     assert!(failed > 0 && warnings.is_empty(), "{failed}, {warnings}");
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Compiles the library and the tests of tower-pulse with no feature, with each feature alone and with each pair of
-# features. Fails on warnings. Then runs the tests without features and with each alone: `make test-all-feature-pairs`.
+# features. Fails on warnings. Then runs the tests with no feature and with each feature alone. See
+# `make test-all-feature-pairs`.
 # usage: feature_pairs.sh [--list]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# All sets share a target folder, so each dependency is compiled once. `-D warnings` does not affect dependencies,
-# because cargo caps their lints.
+# All sets share a target folder, so most dependencies are compiled once. `-D warnings` does not affect crates from the
+# registry, because cargo caps their lints.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/test-all} RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
 
 # Maps each feature of the table [features] to the features that it turns on.
@@ -22,7 +23,7 @@ done < <(awk '
     print name "|" $0
   }' Cargo.toml)
 
-# All features of this crate that a set of features turns on, sorted.
+# Prints all features of this crate that a set of features turns on, sorted.
 closure() {
   local -A all=()
   local waiting=("$@")
@@ -63,7 +64,7 @@ if [ "${1:-}" = --list ]; then
 fi
 
 SECONDS=0
-try() { # cargo's command, the set of features
+try() { # arguments: a command of cargo, a set of features
   local start=$SECONDS
   cargo "$1" --quiet --locked --package tower-pulse --lib --tests --no-default-features --features "$2" ||
     { echo "FAILED: cargo $1 with the features \"$2\"" >&2 && exit 1; }

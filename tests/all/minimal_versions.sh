@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the published crates with the lowest version of each dependency that their manifests allow. An application
-# may depend on this version. See `make test-all-minimal-versions`.
+# Compiles the published crates with the lowest version of each dependency that their manifests allow, because an
+# application may use this version. See `make test-all-minimal-versions`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 copy=target/minimal-versions

@@ -13,8 +13,7 @@ use crate::changes::traffic::Traffic;
 use crate::rig::asking;
 use crate::rig::seed::fixed_seed;
 
-/// The acknowledgement of the first listed change, as each instance reports it: the person, and the time in Unix
-/// seconds.
+/// The acknowledgement of the first listed change, as each instance reports it: the person, and the Unix second.
 async fn people(fleet: &Fleet) -> Vec<Option<(String, i64)>> {
     let mut people = Vec::new();
     for instance in &fleet.instances {
@@ -79,7 +78,7 @@ async fn an_acknowledgement_stays_until_the_change_ends() {
     assert!(refused.to_string().contains("shutdown"), "{refused}");
 }
 
-/// A fleet of two instances with ongoing changes: `0000`, `0001`, ...
+/// A fleet of two instances, with ongoing changes that have the ids `0000`, `0001`, …
 async fn fleet_of(backend: Backend, ids: usize) -> Fleet {
     let fleet = Fleet::new(backend, 2);
     fleet.flush().await.unwrap();
@@ -244,7 +243,6 @@ async fn the_person_is_named_by_the_access_or_else_by_the_request() {
             Err(expected) => assert_eq!(status, expected),
         }
     }
-    // A guest may read.
     let app = Router::new().merge(pulse.mount("/pulse", custom));
     let guest = [("x-user", "guest")];
     let got = asking::send(&app, "GET", "/pulse/api/changes", &guest, "").await;

@@ -15,10 +15,10 @@ use crate::rig::wait::until;
 
 const INSTANCES: usize = 4;
 
-/// The changes that a callback was called with.
+/// The changes with which a callback was called.
 type Calls = Arc<Mutex<Vec<Change>>>;
 
-/// Registers three functions on every instance: the second panics, the first and the third note the changes.
+/// Registers three functions on every instance: the second panics, the first and the third keep the changes.
 fn register(fleet: &Fleet) -> [Calls; 2] {
     let calls = [Calls::default(), Calls::default()];
     let note = |calls: &Calls| {
@@ -120,9 +120,8 @@ async fn four_instances_report_the_same_changes() {
     }
 }
 
-/// A callback that never returns stops neither the detection nor the calls for other changes of the minute.
 #[tokio::test]
-async fn a_callback_that_does_not_return_stops_no_detection() {
+async fn a_callback_that_never_returns_stops_neither_judging_nor_other_calls() {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
     let (release, blocked) = std::sync::mpsc::channel::<()>();
@@ -143,7 +142,6 @@ async fn a_callback_that_does_not_return_stops_no_detection() {
         fleet.pass(&requests).await;
         let judging = fleet.instances[0].pulse.simulation().judge();
         let waiting = async {
-            // Advances the clock while the call waits.
             loop {
                 fleet.instances[0].time.advance(Duration::from_millis(100));
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -152,7 +152,6 @@ async fn changes_are_filtered_ordered_and_divided_into_pages() {
     assert_eq!(first["traffic_share"], json!(0.25));
     assert_eq!(first["code_share"], json!(0.75));
 
-    // The answer about a path has the changes of this path.
     let of_page = self::change("x", "slower", SEARCH, (1.0, None));
     let of_queue = self::change("q", "slower", "<queue>", (1.0, None));
     write(&fleet, vec![of_page, of_queue]).await;

@@ -19,7 +19,7 @@ async fn marked_versions(fleet: &Fleet) -> Vec<String> {
 }
 
 /// Deploys a version to one instance after another, and restarts some instances meanwhile. Checks after each step that
-/// the marks are `expected`.
+/// the marked versions are `expected`.
 async fn roll_out(fleet: &mut Fleet, version: &'static str, expected: &[&str]) {
     for number in 0..INSTANCES {
         fleet.deploy(number, version).await;
@@ -58,7 +58,7 @@ async fn a_version_is_marked_once_when_it_is_new() {
         }
         fleet.pass(&[]).await;
     }
-    // The mark of the earlier 1.0 is still there.
+    // The mark of version 1.0 from the start of the test is still there.
     roll_out(&mut fleet, "1.0", &["1.0", "1.2", "1.1", "1.0"]).await;
 }
 
@@ -117,8 +117,8 @@ async fn an_innocent_deploy_is_no_suspect() {
 
 const PAGE: &str = "GET /page";
 
-/// A minute of two instances: each serves a page twenty times, in 100 ms each time. The new version takes 200 ms and
-/// fails twice.
+/// The requests of a minute: each of two instances serves [`PAGE`] twenty times, in 100 ms. The new version needs
+/// 200 ms, and fails twice.
 fn minute(fleet: &Fleet) -> Vec<Request> {
     let is_new = |instance: usize| fleet.versions[instance] == Some("1.1");
     let only = ["GET /gone", "GET /new"][usize::from(is_new(0))];
@@ -139,8 +139,8 @@ fn assert_near(figure: &Value, expected: f64, error: f64) {
     assert!(off <= error, "{figure} instead of {expected}");
 }
 
-/// Asks about a mark. Checks that the compared hours begin and end at these seconds since [`START`], and returns the
-/// row of [`PAGE`].
+/// Asks about a mark. Checks that the compared windows begin and end at these seconds since [`START`]. Returns the row
+/// of [`PAGE`].
 async fn compared(fleet: &Fleet, mark: &str, before: [i64; 2], after: Option<[i64; 2]>) -> Value {
     let uri = format!("api/deploy?mark={mark}&limit=100");
     let answer = fleet.instances[1].json(&uri).await;
@@ -154,7 +154,7 @@ async fn compared(fleet: &Fleet, mark: &str, before: [i64; 2], after: Option<[i6
     let rows = answer["contexts"].as_array().unwrap();
     assert_eq!(answer["total"], rows.len());
     let row = rows.iter().find(|row| row["context"] == PAGE).unwrap();
-    // Each of these pages exists in one version only.
+    // Each of these two pages exists in one version only.
     for (context, missing) in [("GET /gone", "after"), ("GET /new", "before")] {
         let row = rows.iter().find(|row| row["context"] == context);
         let has_no_version = answer["mark"]["version"].is_null();
@@ -195,7 +195,8 @@ async fn a_deploy_is_compared_with_the_hour_before() {
     assert_near(&row["before"]["mean"], 0.1, 1e-6);
     assert_near(&row["after"]["mean"], 0.15, 1e-6);
     assert_near(&row["extra_seconds_per_minute"], 40.0 * 0.05, 1e-6);
-    // The versions are compared in their ten newest minutes. The means of successes have the error of histograms.
+    // The versions are compared in their ten newest minutes. These means leave out failures: they come from histograms,
+    // and are less exact.
     let both = &row["side_by_side"];
     assert_eq!(both["minutes"], 10);
     for (side, mean, errors) in [("new", 0.2, 0.1), ("old", 0.1, 0.0)] {

@@ -1,4 +1,4 @@
-//! A change's figures of yesterday and of a week ago.
+//! The figures of yesterday and of a week ago, with which a change is compared.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const SURGING: &str = "POST /login";
 /// All recorded requests, by the start of their minute.
 type Minutes = Vec<(i64, Vec<Request>)>;
 
-/// A change's figure in a slice, and the number of requests in this figure.
+/// The figure of a change in a slice by a simple model, and the number of requests in this figure.
 fn model(minutes: &Minutes, change: &Change, from: i64, width: i64) -> Option<(f64, u64)> {
     let of_slice = minutes
         .iter()
@@ -44,7 +44,6 @@ fn model(minutes: &Minutes, change: &Change, from: i64, width: i64) -> Option<(f
     (count > 0).then_some((value, count))
 }
 
-/// Compares a figure with the model.
 fn check(earlier: Option<Earlier>, change: &Change, minutes: &Minutes, (ago, width): (i64, i64)) {
     let end = |minutes: &Minutes| minutes.last().unwrap().0 + MINUTE;
     let start = (end(minutes) - ago - MINUTE).div_euclid(width) * width;
@@ -69,8 +68,9 @@ fn check(earlier: Option<Earlier>, change: &Change, minutes: &Minutes, (ago, wid
     assert!((earlier.ratio - ratio).abs() <= 1e-6 * ratio, "{earlier:?}");
 }
 
-/// Passes an hour on each earlier day, in which one page takes `factor` times as long. Then passes an hour with three
-/// incidents or, if `of_all`, one incident of all pages. Compares each figure of an earlier day with the model.
+/// On each earlier day, passes 62 minutes in which [`SEARCH`] takes `factor` times as long. Today, passes an hour with
+/// three incidents, or with one incident of all pages if `of_all`. Compares each figure of an earlier day with the
+/// model.
 async fn figures_match_a_simple_model(days: &[(i64, f64)], of_all: bool) {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
@@ -123,7 +123,6 @@ async fn figures_match_a_simple_model(days: &[(i64, f64)], of_all: bool) {
     }
 }
 
-/// The change of all pages is compared with all pages of earlier days. Nothing was recorded a week ago.
 #[tokio::test]
 async fn earlier_figures_of_all_pages_match_a_simple_model() {
     figures_match_a_simple_model(&[(1, 1.0)], true).await;

@@ -25,7 +25,6 @@ type Answers = (u16, Option<&'static str>, usize);
 
 /// The responses of both pages in a usual minute.
 const USUAL: [&[Answers]; 2] = [&[(200, None, 40)], &[(200, None, 39), (404, None, 1)]];
-/// The responses while one page fails and the other refuses.
 const BROKEN: [&[Answers]; 2] = [
     &[(200, None, 26), (503, Some("db_timeout"), 14)],
     &[(200, None, 23), (404, None, 1), (429, None, 16)],

@@ -66,8 +66,7 @@ async fn pages_that_come_and_go_are_counted_and_are_not_changes() {
     let mut traffic = Traffic::new(fixed_seed(), 1);
     for minute in 0..60 {
         let mut all = traffic.minute();
-        // Each of these pages has requests in one minute only. `GET /job` has requests in every fifth minute, and
-        // `GET /new` from the middle on.
+        // Each page of a campaign has requests in one minute only.
         for n in 0..20 {
             let campaign = format!("GET /campaign/{minute}/{n}");
             all.extend(requests(0, &campaign, 1, 5));
@@ -91,7 +90,7 @@ async fn pages_that_come_and_go_are_counted_and_are_not_changes() {
     let health = fleet.instances[0].pulse.health().changes;
     let pages = PAGES.len() + 60 * 20 + 2;
     assert_eq!(health.contexts, pages);
-    // The new page is compared too, beside the usual pages.
+    // The new page is compared too, besides the usual pages.
     assert!(health.compared > PAGES.len(), "{health:?}");
     let unseen = format!("of {pages} pages with requests in the last hour");
     assert!(health.blind_spots.iter().any(|spot| spot.contains(&unseen)));

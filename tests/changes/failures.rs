@@ -20,7 +20,6 @@ const DETECTOR: &str = "pulse:pulse:detector1";
 const ERRORS: &str = "pulse:pulse:errors1";
 const MARKS: &str = "pulse:pulse:marks1";
 
-/// The time within which judging must succeed.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -68,7 +67,6 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
     assert!(after[0].requests > before.requests + 3 * 40, "{after:?}");
 }
 
-/// A fleet on Redis with a page that is slower, and a connection to the server.
 async fn slow_fleet() -> (Fleet, Traffic, MultiplexedConnection) {
     let (fleet, traffic) = Fleet::with_a_slow_page(Backend::redis().await).await;
     let conn = fleet.backend.server().connection().await;
@@ -190,7 +188,7 @@ async fn changes_of_a_later_version_are_skipped() {
     let named_as = |name: &[u8]| [&field[..8], name].concat();
     set_field(&mut conn, CHANGES, &named_as(b"later"), &later).await;
     set_field(&mut conn, CHANGES, &named_as(b"broken"), &packed[..20]).await;
-    // A field whose name has another id than its change.
+    // The id in the name of this field is not the id of its change.
     set_field(&mut conn, CHANGES, &named_as(b"other"), packed).await;
     set_field(&mut conn, CHANGES, b"short", b"").await;
     set_field(&mut conn, CHANGES, &[0xff; 20], packed).await;

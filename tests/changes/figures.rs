@@ -1,5 +1,4 @@
 //! Different answers about an incident agree: a row has the same figures as its page and its change.
-//! `tests/stores/windows.rs` compares the figures of windows with all requests.
 
 use serde_json::json;
 use tower_pulse::query::{
@@ -71,7 +70,6 @@ async fn check_fix_first(query: &Reader, window: Window, name: &str) {
         let may_save = matches!(row.reason, FixReason::Slower | FixReason::Instance);
         assert!(may_save || saved == 0.0, "{}", about());
         if let Some(cause) = &row.cause {
-            // The row has the same change as the list of changes.
             let listed = changes.changes.iter().find(|row| row.change.id == cause.id);
             assert_eq!(listed.map(|row| &row.change), Some(cause), "{}", about());
             let is_of_time = row.reason == FixReason::Slower && !cause.is_tail;

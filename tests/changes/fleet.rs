@@ -22,10 +22,9 @@ use crate::rig::server::RedisServer;
 use crate::rig::wait::PATIENCE;
 
 pub const MINUTE: i64 = 60;
-/// The start of each fleet's first minute, at the start of an hour.
+/// The start of the first minute, which is the start of an hour.
 pub const START: i64 = 1_700_002_800;
 
-/// The store of a fleet.
 pub enum Backend {
     Memory(Arc<MemoryStore>, ManualClock),
     Redis(RedisServer),
@@ -66,7 +65,8 @@ pub struct Instance {
     pub clock: Clock,
     pub time: ManualClock,
     pub app: Router,
-    /// Whether a flush has succeeded. The first flush may have no `pending_series` before its samples are appended.
+    /// Whether a flush has succeeded. Before the first success, `pending_series` may be 0 although samples are not
+    /// appended yet.
     has_flushed: AtomicBool,
     folding: Vec<JoinHandle<()>>,
 }
@@ -92,7 +92,7 @@ impl Instance {
         asking::text(&self.app, &format!("/pulse/{endpoint}")).await
     }
 
-    /// The answer of an endpoint. Its status must be 200.
+    /// The answer of an endpoint, which must have the status 200.
     pub async fn json(&self, endpoint: &str) -> Value {
         asking::json(&self.app, &format!("/pulse/{endpoint}")).await
     }
@@ -137,7 +137,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Ends the instance as a kill of its process would.
+        // Ends the instance as if its process was killed.
         for task in &self.folding {
             task.abort();
         }
@@ -197,14 +197,14 @@ impl Fleet {
             self.deploy(number, version).await;
         }
         self.set_clocks(self.now);
-        // The version gets its mark, the instances announce the version, and learn the versions of the others.
+        // Heartbeats mark the version, then announce it, and then learn the versions of the other instances.
         self.heartbeat().await;
         self.flush().await.unwrap();
         self.heartbeat().await;
         self.heartbeat().await;
     }
 
-    /// Frees the lease of a killed folder. Otherwise, the lease would end after some seconds.
+    /// Frees the lease of a killed folder, which would otherwise end only after some seconds.
     async fn free_lease(&self) {
         if let Backend::Redis(server) = &self.backend {
             let mut conn = server.connection().await;
@@ -227,7 +227,7 @@ impl Fleet {
         }
     }
 
-    /// Records the requests of a minute in the middle of the minute, and ends the minute. No instance judges the minute.
+    /// Records requests in the middle of a minute, and ends the minute. No instance judges the minute.
     pub async fn pass(&mut self, requests: &[Request]) {
         self.pass_with(requests, async |_| {}).await;
     }
@@ -249,7 +249,7 @@ impl Fleet {
     pub fn record(&self, second: i64, requests: &[Request]) {
         self.set_clocks(second);
         for instance in &self.instances {
-            // Later samples count in the clock's current second.
+            // After this drain, samples count in the clock's current second.
             instance.pulse.simulation().drain();
         }
         for request in requests {
@@ -295,7 +295,7 @@ impl Fleet {
         }
     }
 
-    /// Passes three quarters of an hour without a change, and then minutes with a slow page, whose change is ongoing.
+    /// Passes 45 minutes without a change, and then five minutes with a slow page. The change of this page is ongoing.
     pub async fn with_a_slow_page(backend: Backend) -> (Self, Traffic) {
         let mut fleet = Self::new(backend, 1);
         let mut traffic = Traffic::new(fixed_seed(), 1);
@@ -306,7 +306,6 @@ impl Fleet {
         (fleet, traffic)
     }
 
-    /// Lets the first instance judge.
     pub async fn judge(&self) -> usize {
         self.judge_by(0).await
     }

@@ -11,7 +11,7 @@ use crate::changes::traffic::{Request, requests};
 const FAST: &str = "GET /fast";
 const SLOW: &str = "GET /slow";
 
-/// A minute of three instances: two with different mixes of pages, and one that is three times as slow.
+/// The requests of a minute: two instances have different mixes of pages, and the third is three times as slow.
 fn minute() -> Vec<Request> {
     let mut minute = [
         requests(0, FAST, 60, 10),
@@ -51,7 +51,7 @@ async fn instances_are_compared_on_the_same_pages() {
     let mut fleet = Fleet::with_versions(Backend::memory(), &versions);
     fleet.heartbeat().await;
     for minutes in 0..3 {
-        // The figures of a machine rise from minute to minute.
+        // CPU and delay rise from minute to minute.
         for (instance, cpu) in fleet.instances.iter().zip([0.2, 0.4, 0.6]) {
             let delay = Duration::from_millis(1 + minutes);
             let simulation = instance.pulse.simulation();
@@ -135,7 +135,6 @@ async fn instances_are_compared_on_the_same_pages() {
     assert_eq!(column(&all, "out_of_line"), [true, false, false]);
     assert_eq!(json!(column(&all, "change")), json!(["a", null, null]));
 
-    // The last instance ends, and the others go on.
     fleet.now += 2 * MINUTE;
     fleet.set_clocks(fleet.now);
     pass_a_second(&fleet);

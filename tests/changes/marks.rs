@@ -34,7 +34,6 @@ async fn post(app: &Router, text: &str) -> Answer {
     send(app, ("POST", "marks"), &[TOKEN, JSON], &body).await
 }
 
-/// The texts of all marks, sorted.
 async fn texts(app: &Router) -> Vec<String> {
     let listed = send(app, ("GET", "marks"), &[TOKEN], "").await.json();
     let marks = listed["marks"].as_array().into_iter().flatten();
@@ -232,7 +231,7 @@ async fn a_shutdown_refuses_marks_and_loses_none() {
 }
 
 #[test]
-fn a_mark_in_memory_needs_no_timer() {
+fn a_mark_in_memory_needs_no_timers_of_tokio() {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(async {
         let (clock, _) = Clock::manual(START);

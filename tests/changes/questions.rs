@@ -1,5 +1,5 @@
-//! The seven questions about a bad deploy, and two of them about a bad instance, in Rust. `tests/browser` asks all
-//! about each incident of the demo.
+//! Seven questions about a bad deploy, asked in Rust, and two of these questions about a bad instance.
+//! `tests/browser` asks all seven about incidents of the demo.
 
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use crate::changes::fleet::{Backend, Fleet};
 use crate::changes::traffic::{Request, Traffic};
 use crate::rig::seed::fixed_seed;
 
-/// The page that the new version makes slower.
 const PAGE: &str = "GET /products/{id}";
 
 /// A fleet of four instances after 45 minutes of usual traffic and a deploy to the first `deployed` instances. In the
@@ -59,7 +58,7 @@ async fn a_bad_deploy_is_explained() {
     let (fleet, began) = slowed_fleet(Backend::redis().await, 2, is_slow).await;
     let query = fleet.instances[3].pulse.query();
 
-    // What has changed, and since when?
+    // Which page has changed, and since when?
     let changes = query.ask(&ChangesQuery::default()).await.unwrap();
     let ongoing = changes.changes.iter().filter(|row| row.is_ongoing);
     let ongoing: Vec<_> = ongoing.collect();
@@ -72,7 +71,7 @@ async fn a_bad_deploy_is_explained() {
     let off = change.since.abs_diff(began);
     assert!(off <= 120, "{off} s off: {row:#?}");
 
-    // What do I fix first?
+    // Which page do I fix first?
     for window in ["15m", "1h", "6h"] {
         let answer = json(query, format!("fix_first?window={window}")).await;
         let first = &answer["rows"][0];

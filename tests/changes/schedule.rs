@@ -31,7 +31,7 @@ async fn a_minute_is_judged_fifteen_seconds_after_its_end() {
             let_tasks_run().await;
             assert_eq!(judged(), before, "at {} s", clock.now_seconds() - end);
         }
-        // With a store in memory, an instance may judge up to two seconds later.
+        // The task adds a random delay of up to two seconds.
         for _ in 0..4 {
             time.advance(SECOND);
             let_tasks_run().await;

@@ -29,7 +29,8 @@ fn minute(traffic: &mut Traffic, start: i64) -> Vec<Request> {
 }
 
 /// Passes the same minutes in a fleet on `backend` and in its twin in memory. `judge` judges each minute of the fleet,
-/// and may disturb the fleet. Checks after each minute that both answer with the same changes and `watched` pages.
+/// and may disturb the fleet. Checks after each minute that the fleet and its twin answer with the same changes and
+/// `watched` pages.
 async fn check_verdicts(
     backend: Backend,
     instances: usize,
@@ -105,8 +106,8 @@ async fn a_judgement_that_is_dropped_changes_no_verdict(backend: Backend) {
     let few = if is_in_memory { 1 } else { 15 };
     check_verdicts(backend, 1, seed, async |fleet, minute| {
         let pulse = &fleet.instances[0].pulse;
-        // A judgement waits for the detector's thread and for each answer of Redis. The judgement after a dropped one
-        // also reads all past minutes.
+        // A judgement needs a poll for the detector's thread, and one for each answer of Redis. After a dropped
+        // judgement, the next one also reads all past minutes, so it needs more polls.
         let most = if minute % 4 == 0 { 20 * few } else { few };
         for _ in 0..3 {
             let has_ended = poll_up_to(pulse.simulation().judge(), rng.usize(1..=most)).await;

@@ -26,14 +26,12 @@ pub const PAGES: [Page; 10] = [
 
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The number of the instance that has served the request.
     pub instance: usize,
     pub context: Arc<str>,
     pub duration: Duration,
     pub status: u16,
 }
 
-/// Successful requests to an instance, of `millis` milliseconds each.
 pub fn requests(instance: usize, context: &str, count: usize, millis: u64) -> Vec<Request> {
     let request = Request {
         instance,
@@ -44,7 +42,6 @@ pub fn requests(instance: usize, context: &str, count: usize, millis: u64) -> Ve
     vec![request; count]
 }
 
-/// Draws requests, minute by minute.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     rng: Rng,
@@ -62,7 +59,6 @@ impl Traffic {
         }
     }
 
-    /// The requests of one more minute.
     pub fn minute(&mut self) -> Vec<Request> {
         self.minute_with(|_| 1.0)
     }
@@ -80,7 +76,7 @@ impl Traffic {
                 waited += exponential(rng);
                 let mut millis = *median * (*wobble + *spread * normal(rng)).exp();
                 if rng.u8(..) < 5 {
-                    // A heavy tail, which would have infinite variance without the bound.
+                    // Without the bound, this heavy tail would have infinite variance.
                     millis *= (1.0 - rng.f64()).powf(-1.0 / 1.5).min(30.0);
                 }
                 requests.push(Request {

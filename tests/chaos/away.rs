@@ -89,7 +89,7 @@ pub async fn away(size: Size) -> Report {
     let (p99, failed, answered) = load.stop().await;
     expected += answered as i64;
 
-    // The store is available again while clients send requests. These requests count too.
+    // The store comes back while clients send requests, which count too.
     let load = Load::start(&demo);
     proxy.heal();
     let healed = Instant::now();
@@ -97,7 +97,7 @@ pub async fn away(size: Size) -> Report {
     while by_day(&mut conn, HITS).await < expected && healed.elapsed() < Duration::from_secs(30) {
         pause(20).await;
     }
-    let drained = healed.elapsed();
+    let all_stored = healed.elapsed();
     peak = peak.max(demo.rss_bytes());
     let (_, failed_after, answered) = load.stop().await;
     demo.signal("TERM");
@@ -118,10 +118,10 @@ pub async fn away(size: Size) -> Report {
     let line = format!("grew by {growth} kB (bound {bound} kB)");
     report.fault_if(growth > bound, &*line);
     report.notes.push(line);
-    let line = format!("drained in {:.2} s", drained.as_secs_f64());
-    report.fault_if(drained > Duration::from_secs(5), &*line);
+    let line = format!("all stored after {:.2} s", all_stored.as_secs_f64());
+    report.fault_if(all_stored > Duration::from_secs(5), &*line);
     report.notes.push(line);
-    // The allowance for noise is a tenth of the slower run without the layer.
+    // A tenth above the slower run without the layer is allowed for noise.
     let is_slower = p99 > before.max(after) * 11 / 10;
     let line = format!("p99 {p99} µs (without the layer {before} and {after} µs)");
     report.fault_if(is_slower, &*line);
@@ -132,5 +132,4 @@ pub async fn away(size: Size) -> Report {
     report
 }
 
-/// The counter of the requests.
 const HITS: &str = "hits:GET /ping";

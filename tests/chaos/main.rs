@@ -1,6 +1,6 @@
 //! The long fault tests: the scenarios of `tests/faults` and `tests/topologies` in their long form, and the [`soak`].
 //! `make chaos` and `make soak` run release builds. Without `run` or `soak` as the first word, the program only prints
-//! a hint, so `cargo test` runs no scenario. `PULSE_SEED` repeats a run.
+//! a hint. `PULSE_SEED` repeats a run.
 //!
 //! `run` prints one table, and fails if a scenario fails. `PULSE_CHAOS_SCALE=0.05` or `--quick` shortens most scenarios
 //! to a twentieth. Words after `run` select scenarios by a part of the name.

@@ -1,4 +1,4 @@
-//! The rows of the table, and the parameters of a scenario.
+//! The printed table of results, and the size of each scenario.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,6 @@ use futures_util::FutureExt;
 
 use crate::faults::scenarios::Report;
 
-/// The size of a scenario, and its seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub scale: f64,
@@ -14,7 +13,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// A number of the full run, scaled, and at least 2.
+    /// A number of the full run, scaled, but at least 2.
     pub fn scaled(&self, full: u64) -> u64 {
         ((full as f64 * self.scale).round() as u64).max(2)
     }
@@ -32,7 +31,6 @@ struct Row {
     report: Report,
 }
 
-/// One run, and the rows of its scenarios.
 pub struct Run {
     scale: f64,
     chosen: Vec<String>,

@@ -23,14 +23,12 @@ const CONTEXTS: u64 = 60;
 const VARIANTS: usize = 10;
 /// Samples of a context per second.
 const REQUESTS: usize = 12;
-/// The seconds between two calls: an hour, so that every slice of an hour, five hours and a day exists. A new
-/// slice removes at most one old slice, so the cleaner must remove old slices of seconds and minutes. Before memory is
-/// measured, a call fills every slice of up to a minute.
+/// The seconds between two additions of traffic: an hour, so that every slice of an hour, five hours and a day exists.
+/// Shorter slices have gaps: a new slice then removes at most one old slice, and the cleaner must remove the others.
 const INTERVAL: i64 = HOUR;
 /// The highest cost of a call, in commands.
 const COST: usize = 1_000;
 
-/// The script of [`Fleet::pass_time`].
 const PASS_TIME: &str = "
 for _, key in ipairs(redis.call('KEYS', 'pulse:pulse:r1:*')) do
   local left = redis.call('TTL', key)
@@ -55,7 +53,6 @@ impl Fleet {
         }
     }
 
-    /// Sends samples of all contexts at these seconds.
     async fn send_traffic(&mut self, rng: &mut fastrand::Rng, seconds: &[i64]) {
         for variant in 0..VARIANTS {
             let mut batch = Batch::new(Precisions::default());
@@ -81,14 +78,14 @@ impl Fleet {
         assert_eq!(cleaned.skipped, None);
     }
 
-    /// Shortens the time to live of the records' keys, which expire by the server's own time.
+    /// Shortens the time to live of the records' keys, which expire by the server's own clock.
     async fn pass_time(&self, seconds: i64) {
         let conn = &mut self.server.connection().await;
         let () = issue(conn, "EVAL", (PASS_TIME, 0, seconds)).await;
     }
 
-    /// The memory of the keys, and the memory of the server without the buffers of connections. Both omit the records
-    /// of six hours, which grow for fifteen days, and the profiles, which grow for a week.
+    /// The bytes of the keys, and the bytes of the server without the buffers of connections. Both leave out the
+    /// records of six hours, which grow for fifteen days, and the profiles, which grow for a week.
     async fn memory(&self) -> [u64; 2] {
         let conn = &mut self.server.connection().await;
         let mut keys = keys(conn, "*").await;
@@ -153,8 +150,8 @@ async fn three_days_of_traffic_leave_memory_flat() {
     println!("bytes of all keys and of the server after 48 and 72 h: {measured:?}");
     let per_context = measured[1][0] / CONTEXTS;
     assert!(per_context < 64 * 1024, "{per_context} bytes per context");
-    // Counters still get slices of an hour and longer until they have 120: a few hundred bytes a day per context. The
-    // server doubles its hash tables when they are full. A leak would make memory grow by half.
+    // Until counters have 120 slices of an hour and longer, they grow by a few hundred bytes a day and context. The
+    // server doubles a hash table when it is full. A leak would make memory grow by half.
     for (at, most) in [0.05, 0.08].into_iter().enumerate() {
         let growth = measured[1][at] as f64 / measured[0][at] as f64 - 1.0;
         assert!(growth < most, "{measured:?} grew by {growth:.3}");

@@ -100,7 +100,8 @@ async fn write_live(server: &RedisServer) -> BTreeMap<(u32, String), Slices> {
     model
 }
 
-/// All stores try the same pass at the same time, and one runs the pass. Returns its report.
+/// Lets all stores try the same pass at the same time. Exactly one of them runs the pass. Returns the report of the
+/// pass.
 async fn clean(stores: &[Arc<dyn Store>], now: i64) -> Cleaned {
     let passes = stores.iter().enumerate().map(|(n, store)| async move {
         let pass = pass_of(&format!("cleaner-{n}"), now, 60);
@@ -189,7 +190,7 @@ async fn three_instances_clean_the_counters_of_another_program() {
     }
     for ((precision, name), slices_then) in &model {
         let now = slices(conn, *precision, name).await;
-        // Both passes clean, but hourly slices are due only in the first pass.
+        // Slices of an hour are due only in the first pass.
         let most = cleaned(*precision, slices_then, START);
         let least = cleaned(*precision, slices_then, START + 60);
         assert!(now.len() <= 121, "{precision}:{name} has {}", now.len());
@@ -216,7 +217,7 @@ async fn old_slices_of_a_written_counter_are_removed_within_sixteen_passes() {
     let conn = &mut server.connection().await;
     let store: Arc<dyn Store> = Arc::new(redis_store(&server.url(), PREFIX));
     clean(std::slice::from_ref(&store), START - 60).await;
-    // A hundred old slices, twenty live ones, and a time to live as a writer sets it.
+    // A hundred old slices and twenty live ones. Before each pass, the time to live is set as a writer would.
     let old = (0..100).map(|i| (START - 10_000 - 60 * i, 1));
     let live = (0..20).map(|i| (START - 60 * i, 1));
     write(conn, 60, "gaps", &old.chain(live).collect()).await;
@@ -227,7 +228,7 @@ async fn old_slices_of_a_written_counter_are_removed_within_sixteen_passes() {
         passes += 1;
         assert!(passes <= 16);
     }
-    // The next pass lists and removes the slices of an idle counter.
+    // This time to live shows that the counter is idle, so the next pass removes all its old slices.
     let old = (0..100).map(|i| (START - 10_000 - 60 * i, 1));
     write(conn, 60, "idle", &old.collect()).await;
     let _: i64 = issue(conn, "EXPIRE", (key(60, "idle"), 7_600)).await;

@@ -152,7 +152,7 @@ async fn a_counter_whose_key_has_expired_leaves_the_list() {
         fixture.run("ZSCORE pulse:known: 1:sales").await
     };
     for _ in 0..2 {
-        // The next addition creates the counter again.
+        // The second addition creates the counter again.
         fixture.count(NOW, &[("sales", 1)]).await;
         assert!(listed(&fixture).await.is_some());
         assert_eq!(fixture.counter("sales", 1).await, [(NOW, 1)]);

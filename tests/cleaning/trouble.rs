@@ -24,7 +24,6 @@ for n = 1, tonumber(ARGV[2]) do
   redis.call('ZADD', KEYS[1], 0, '1:dead-' .. n)
 end";
 
-/// The time that each answer takes.
 const LATENCY: Duration = Duration::from_millis(50);
 
 /// A server with [`DEAD`] counters without live slices and one counter with slices in the far future. The slow proxy in
@@ -50,7 +49,6 @@ fn store(url: &str) -> RedisStore {
     RedisStore::open(options.response_timeout(Duration::from_secs(5))).unwrap()
 }
 
-/// An instance that cleans every second.
 fn instance(url: &str) -> Pulse {
     let builder = Pulse::builder().store(Arc::new(store(url)));
     let builder = builder.clean_interval(Duration::from_secs(1));

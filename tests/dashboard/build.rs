@@ -9,7 +9,7 @@ use crate::rig::asking;
 
 type Configure<B> = fn(B) -> B;
 
-/// The name of each field, and two functions that set it: for an instance, and for a dashboard.
+/// The name of each setting, and two functions that set it: for an instance, and for a dashboard.
 macro_rules! both {
     ($($field:ident($($value:expr),+)),+ $(,)?) => {
         [$((

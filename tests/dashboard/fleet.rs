@@ -73,7 +73,7 @@ impl Fleet {
         dashboard.mount("/pulse", Access::open())
     }
 
-    /// Flushes the instances one after another. Each instance folds.
+    /// Flushes the instances one after another, and lets each of them fold.
     pub async fn flush(&self, instances: &[Pulse]) {
         let mut connection = self.server.connection().await;
         for pulse in instances {

@@ -79,7 +79,7 @@ async fn busy_instances(fleet: &Fleet) -> [Pulse; 2] {
         }
         if minute == 5 {
             fleet.flush(&instances).await;
-            // The instance that folded last makes the mark.
+            // This instance has folded last, so it holds the lease and can fold its mark.
             instances[1].mark("new index").await.unwrap();
         }
     }
@@ -135,7 +135,6 @@ async fn a_dashboard_has_the_answers_of_an_instance_and_writes_nothing() {
     );
     assert_eq!(fleet.values().await, before);
 
-    // The dashboard is not listed as an instance.
     let answer = get(&dashboard, "api/instances").await;
     let names = answer["instances"].as_array().unwrap().iter();
     let names: Vec<_> = names.map(|row| row["instance"].as_str().unwrap()).collect();
@@ -143,7 +142,6 @@ async fn a_dashboard_has_the_answers_of_an_instance_and_writes_nothing() {
     let alive: u64 = fleet.server.run("ZCARD pulse:pulse:instances").await;
     assert_eq!(alive, 2);
 
-    // The dashboard shows later requests too.
     instances[1].record("GET /new", Duration::from_millis(1), StatusCode::OK);
     fleet.flush(&instances).await;
     fleet.expire_answers();

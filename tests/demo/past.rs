@@ -1,5 +1,5 @@
 //! `DEMO_HISTORY` and `DEMO_INCIDENT`: the simulated past, its changes, and the live shop after it. `tests/browser`
-//! tests the incidents in memory.
+//! tests each incident, with a store in memory.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +27,6 @@ const RATES: [(&str, f64); 8] = [
     ("GET /reports/daily", 24.0),
 ];
 
-/// Starts a demo with a simulated past and these environment variables.
 async fn start(env: &[(&str, &str)]) -> (Demo, Client) {
     let history = format!("{MINUTES}m");
     let env = [&[("DEMO_HISTORY", &*history)], env].concat();
@@ -36,7 +35,6 @@ async fn start(env: &[(&str, &str)]) -> (Demo, Client) {
     (demo, client)
 }
 
-/// Starts a demo without traffic of its own.
 async fn start_without_traffic(env: &[(&str, &str)]) -> Demo {
     let env = [&[("DEMO_TRAFFIC", "off"), ("PULSE_FLUSH_MS", "100")], env].concat();
     Demo::start(built(), &env).await
@@ -80,7 +78,7 @@ async fn the_past_is_recorded_and_has_no_change() {
     let file = directory.path().join("pulse.redb");
     let (demo, mut client) = start(&[("PULSE_FILE", file.to_str().unwrap())]).await;
     let past_end = logged(&demo, "before Unix second ");
-    // Only a part of the last minute may be simulated.
+    // The simulation may end in the middle of a minute.
     let to = past_end / 60 * 60;
     let hour = format!("paths?limit=100&from={}&to={to}", to - 3_600);
     let past = ask(&mut client, &hour).await;
@@ -179,7 +177,7 @@ async fn a_past_is_simulated_only_in_an_empty_store_that_can_be_reached() {
 async fn an_incident_without_a_past_begins_at_the_start() {
     let demo = Demo::start(built(), &[("DEMO_INCIDENT", "surge")]).await;
     let mut client = Client::connect(demo.address()).await;
-    // The usual 1,464 requests a minute, and 1,800 more of the surge.
+    // The usual rate is 24 requests per second, and the surge adds 30.
     until(&mut client, "/admin/pulse/api/overview", |overview| {
         overview["instances"] == 4 && overview["requests_per_second"].as_f64() > Some(40.0)
     })

@@ -1,5 +1,5 @@
-//! Begins and ends conditions, and checks that health, the gauge (for `Unreachable` only at the end) and `on_condition`
-//! report both. [`ELSEWHERE`] lists the conditions with tests in other files.
+//! Begins and ends conditions. Checks that health, the gauge `pulse_condition` (for `Unreachable` only at the end) and
+//! `on_condition` report the beginning and the end. [`ELSEWHERE`] lists the conditions with tests in other files.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -48,7 +48,6 @@ const ELSEWHERE: &[(Condition, &str)] = &[
     (Condition::Lost, "tests/faults/losses.rs"),
 ];
 
-/// An instance whose conditions are watched.
 struct Watched {
     service: Service,
     server: RedisServer,
@@ -90,7 +89,8 @@ impl Watched {
         line.unwrap().to_owned()
     }
 
-    /// Advances the clock until health and `on_condition` both report that the condition is ongoing, or is not.
+    /// Advances the clock until health and `on_condition` both report the condition as ongoing, or as ended if
+    /// `is_ongoing` is false.
     async fn pass_until(&self, condition: Condition, is_ongoing: bool) {
         look_until(PATIENCE, async || {
             self.service.requests(1).await;

@@ -1,10 +1,9 @@
 //! Faults of a server that can be reached. The tests of conditions and the soak test begin and end each fault.
 
-/// The condition of a fault, a command, and its arguments that begin and end the fault.
+/// The name of the fault's condition, a command, and the arguments of the command that begin and that end the fault.
 pub struct ServerFault(pub &'static str, &'static str, &'static str, &'static str);
 
 impl ServerFault {
-    /// The command that begins the fault, or ends it.
     pub fn command(&self, begins: bool) -> String {
         format!("{} {}", self.1, if begins { self.2 } else { self.3 })
     }

@@ -1,4 +1,4 @@
-//! A server that denies access. One task of an instance tries one command every two seconds. All tasks continue once
+//! While a server denies access, one task of an instance tries one command every two seconds. All tasks continue once
 //! the server allows access.
 
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::faults::service::{PATIENT, Service, Stored, now, options, with_clocks
 use crate::rig::server::{RedisServer, run};
 use crate::rig::wait::until;
 
-/// The time between two tries.
 const TRY: Duration = Duration::from_secs(2);
 
-/// More than the number of an instance's tasks. Each task may be denied once before it waits with the other tasks.
+/// More than the number of an instance's tasks that send commands. Each task may be denied once before it waits with
+/// the other tasks.
 const TASKS: u64 = 8;
 
 async fn acl(conn: &mut MultiplexedConnection, rule: &str) {
@@ -33,7 +33,6 @@ async fn service(password: &str) -> (RedisServer, MultiplexedConnection, Service
     (server, conn, service, manual_clock)
 }
 
-/// The number of commands that the server has refused.
 async fn refused(server: &RedisServer) -> u64 {
     let stats = server.info("commandstats").await;
     let fields = stats.values().flat_map(|stats| stats.split(','));

@@ -49,7 +49,7 @@ async fn a_shutdown_with_a_store_that_never_answers_ends_in_time() {
     let shutdown = async || (service.pulse.shutdown().await, service.health().flush.lost);
     let both: [_; 2] = tokio::join!(shutdown(), shutdown()).into();
     assert!(start.elapsed() < PATIENCE);
-    // Neither shutdown ends before the work is done, and only one of them reports the loss.
+    // Neither shutdown ends before the loss is known, and only one of them reports the loss.
     assert_eq!(both.each_ref().map(|(_, lost)| *lost), [48, 48]);
     let errors = both.into_iter().filter_map(|(ended, _)| ended.err());
     let reported: Vec<_> = errors.map(|error| error.requests()).collect();

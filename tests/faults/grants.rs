@@ -130,7 +130,7 @@ async fn a_denied_xtrim_is_reported_and_the_journal_stays_within_its_bound() {
 #[tokio::test]
 async fn a_denied_command_of_a_script_is_named_and_no_other_program_is_blamed() {
     let (_server, mut conn, options) = permitting_server().await;
-    // The store uses the server's own time.
+    // Only the instance has a manual clock: the store uses the server's own time.
     let store = RedisStore::open(options).unwrap();
     let (clock, manual_clock) = Clock::manual(now());
     let builder = Pulse::builder().store(Arc::new(store)).clock(clock);
@@ -162,7 +162,7 @@ async fn a_denied_command_of_a_script_is_named_and_no_other_program_is_blamed() 
     end_exactly(&service, &mut conn).await;
 }
 
-/// For example, a proxy may answer any command with its own error.
+/// A proxy may answer any command with its own error.
 #[tokio::test]
 async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
     let deleted = Arc::new(AtomicBool::new(false));

@@ -17,7 +17,6 @@ use crate::rig::proxy::Proxy;
 use crate::rig::server::{RedisServer, run};
 use crate::rig::wait::until;
 
-/// The deadline of a shutdown.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
 pub async fn ask(pulse: &Pulse, question: &str) -> Value {
@@ -34,7 +33,7 @@ async fn lost(pulse: &Pulse) -> [u64; 3] {
     })
 }
 
-/// A part of the shutdown's error.
+/// A part of the shutdown's error. The additions are 1,000 and 400 to counters, and 3, 3 and 2 to a ranking.
 const LOST_ADDITIONS: &str = "1408 in additions to";
 
 #[tokio::test]
@@ -189,8 +188,8 @@ async fn a_shutdown_that_finds_a_loss_reports_it() {
     service.pulse.counter("sold").add(1);
     let error = service.pulse.shutdown().await.unwrap_err().to_string();
     assert!(error.contains("2 samples"), "{error}");
-    let sold = 2 * 3;
-    assert_eq!(lost(&service.pulse).await, [2, 1_000 + sold, 2]);
+    // Each of the two requests adds 3 to the counter `sales`.
+    assert_eq!(lost(&service.pulse).await, [2, 1_000 + 2 * 3, 2]);
     // Other instances know the lost requests too.
     let other = service.join(with_response_timeout(&server.url(), PATIENT));
     until("the loss is folded", async || {
@@ -231,7 +230,6 @@ fn runtime() -> tokio::runtime::Runtime {
 fn the_end_of_a_runtime_during_a_call_is_logged_and_nothing_hangs() {
     end_in_a_call(|ended, service, log| {
         drop(ended);
-        // A later shutdown does not hang.
         let result = runtime().block_on(service.pulse.shutdown());
         assert_eq!(result.unwrap_err().requests(), 1);
         let lines = log.lines_with("the runtime ended without");

@@ -11,7 +11,6 @@ use crate::rig::proxy::Proxy;
 use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
 
-/// Seconds between two requests during the outage.
 const INTERVAL: i64 = 10;
 
 #[tokio::test]
@@ -64,7 +63,7 @@ async fn pending_slices_are_bounded_by_the_retention() {
     let stored = Stored::read(conn).await;
     assert_eq!(stored.total() as u64, served);
     assert_eq!(stored.pages[0] as u64, service.oracle.page(0));
-    // The current hour, of which half is over, and the whole hour before.
+    // The statistics have the current hour, of which half is over, and the whole hour before.
     let complete = statistics(conn, PREFIX, "GET /page/0").await;
     let expected = (HOUR / 2 + HOUR) / INTERVAL;
     assert!((expected - complete).abs() <= 1, "{complete}");

@@ -52,9 +52,8 @@ async fn texts_of_the_peer_are_shown_on_one_short_line() {
     }
 }
 
-/// Unexpected answers of every type are errors, or count as empty.
 #[tokio::test]
-async fn answers_of_other_types_are_errors() {
+async fn unexpected_answers_make_flushes_fail_and_no_call_panic() {
     let answers = [
         "$-1",
         "*-1",

@@ -94,7 +94,7 @@ async fn the_overview_shows_the_rate_of_the_last_seconds_that_can_be_read() {
     let (clock, manual_clock) = Clock::manual(now());
     let pulse = without_tasks(with_clock(&server.url(), &clock));
     let rate = async || ask(&pulse, "/api/overview").await["requests_per_second"].clone();
-    // No second with requests has ended yet.
+    // The rate leaves out the second that has just ended.
     serve(&[&pulse], &manual_clock, 1).await;
     assert_eq!(rate().await, 0.0);
     serve(&[&pulse], &manual_clock, 1).await;

@@ -13,9 +13,9 @@ use crate::rig::seed::seed;
 use crate::rig::server::{RedisServer, issue, run};
 use crate::rig::wait::until;
 
-/// A command that makes a server refuse calls, parts of the error, and a command that ends the refusal.
-/// In the last refusal, the server accepts no new connection, so one connection sends all commands. The error may then
-/// come from the ended connection, and lack the server's reason.
+/// A command that makes a server refuse calls, parts of the error, and a command that ends the refusal. In the last
+/// refusal, the server accepts no new connection, so the test sends all commands over one connection. The error may
+/// then come from the ended connection, and lack the server's reason.
 const REFUSALS: [(&str, [&str; 2], &str); 5] = [
     (
         "CONFIG SET min-replicas-to-write 1",
@@ -29,7 +29,7 @@ const REFUSALS: [(&str, [&str; 2], &str); 5] = [
     ),
     (
         "REPLICAOF 127.0.0.1 1",
-        ["READONLY", "point the URL to the master"],
+        ["READONLY", "point the URL to the primary"],
         "REPLICAOF NO ONE",
     ),
     (
@@ -182,7 +182,6 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     let has_one = |key| warnings_about(&service, key) == 1;
     assert!(poisoned.iter().all(|key| has_one(key)));
 
-    // After the keys are deleted, new samples are accepted, and the warnings end.
     for key in &poisoned {
         let () = issue(&mut conn, "DEL", key).await;
     }

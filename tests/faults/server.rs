@@ -68,7 +68,7 @@ async fn a_server_restarted_without_data_gets_all_samples_of_a_young_generation_
         let warns = |text: &str| health.warnings.iter().any(|warning| warning.contains(text));
         assert!(warns("came back empty 3 times"), "{:?}", health.warnings);
         assert!(warns("noeviction"), "{:?}", health.warnings);
-        assert_eq!(warns("50 samples are lost"), health.flush.lost == 50);
+        assert_eq!(warns("50 samples lost"), health.flush.lost == 50);
     }
     // All later requests are counted.
     service.requests(40).await;

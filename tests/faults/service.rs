@@ -19,10 +19,9 @@ use crate::rig::book;
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::{PATIENCE, look_until, until};
 
-/// The prefix of every key.
 pub const PREFIX: &str = "pulse:";
 
-/// The number of routes: so many that a flush takes several calls.
+/// The number of routes: so many that a flush may take several calls.
 pub const PAGES: usize = 24;
 
 /// A response timeout that is long enough on a machine that is busy with other tests.
@@ -53,7 +52,7 @@ pub fn with_options(options: RedisOptions) -> Builder {
     builder.flush_interval(Duration::from_millis(20))
 }
 
-/// Like [`builder`], but only the test flushes.
+/// Like [`builder`], but the instance flushes by itself only once a minute.
 pub fn without_flushes(url: &str) -> Builder {
     builder(url).flush_interval(Duration::from_secs(60))
 }
@@ -63,12 +62,12 @@ pub fn now() -> i64 {
     1_700_001_000
 }
 
-/// A builder whose instance and server use this clock. Only the test flushes.
+/// A builder whose instance and server use this clock. The instance flushes by itself only once a minute.
 pub fn with_clock(url: &str, clock: &Clock) -> Builder {
     with_clocks(options(url, SHORT), clock, clock)
 }
 
-/// A builder with one clock for the server and one for the instance. Only the test flushes.
+/// A builder with one clock for the server and one for the instance, which flushes by itself only once a minute.
 pub fn with_clocks(options: RedisOptions, server: &Clock, own: &Clock) -> Builder {
     let store = RedisStore::open(options).unwrap();
     let store = Arc::new(store.with_clock(server.clone()));
@@ -117,7 +116,6 @@ impl Oracle {
     }
 }
 
-/// Whether a page answers with 500.
 fn is_failing(page: usize) -> bool {
     page % 8 == 7
 }
@@ -223,8 +221,8 @@ impl Service {
         settle(&self.pulse).await;
     }
 
-    /// Waits until the store acknowledges a flush that began after this call. The service must be under load, with the
-    /// clock of the system.
+    /// Waits until the store acknowledges a flush after this call. The service must be under load, with the clock of
+    /// the system.
     pub async fn flushed_again(&self) {
         let start = Instant::now();
         look_until(PATIENCE, async || {
@@ -237,7 +235,6 @@ impl Service {
         .await;
     }
 
-    /// Waits until one more flush has failed.
     pub async fn flush_failed(&self) {
         let before = self.health().flush.errors;
         let has_failed = async || self.health().flush.errors > before;
@@ -279,7 +276,6 @@ impl Service {
         self.assert_exact_in(Stored::read(&mut server.connection().await).await);
     }
 
-    /// Panics unless each served request is stored exactly once.
     pub fn assert_exact_in(&self, stored: Stored) {
         let differences = self.differences(&stored);
         let health = self.health();

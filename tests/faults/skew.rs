@@ -86,7 +86,7 @@ impl Fleet {
         for service in [&self.right, &self.wrong] {
             service.settle().await;
         }
-        // After these passes, the second of the last request is over, and no cached answer is older.
+        // After these two passes, the second of the last request is over, and cached answers are read again.
         self.pass().await;
         self.pass().await;
         for reader in self.readers() {
@@ -115,7 +115,6 @@ async fn answer(reader: &Reader, question: &str) -> Value {
     serde_json::from_str(&reader.json(question).await.unwrap()).unwrap()
 }
 
-/// The warnings of a dashboard about a clock.
 async fn clock_warnings(reader: &Reader) -> Vec<String> {
     let mut warnings = reader.health().await.warnings;
     warnings.retain(|text| text.contains("the clock of"));
@@ -172,8 +171,8 @@ async fn check_use_of_store_time(offset: i64, apart: &str) {
     assert_eq!((health.flush.lost, health.flush.store_resets), (0, 0));
     let stored = Stored::read(&mut fleet.server.connection().await).await;
     match offset < 0 {
-        // The first 24 requests were three days in the past, which is too old for the records. The counter by day has
-        // all requests.
+        // The first 24 requests were three days in the past. The records by the hour do not reach back so far, but the
+        // counter by day has all requests.
         true => assert_eq!((health.fold.skewed, stored.total()), (0, served as i64)),
         false => assert_eq!(health.fold.skewed, 24),
     }

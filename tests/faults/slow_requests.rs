@@ -27,7 +27,6 @@ const REQUESTS: usize = 250_000 / SECONDS / INSTANCES;
 /// A request that was served: when it ended, in Unix seconds, its duration in nanoseconds, and whether it failed.
 type Served = (i64, u64, bool);
 
-/// All requests by hour and context.
 type All = BTreeMap<(i64, usize), Vec<Served>>;
 
 /// Begins a random fault, ends all faults, or does nothing.
@@ -57,7 +56,7 @@ fn serve(
         let millis = slowness * (1 + context % 5) as f64 / rng.f64().max(1e-9).powf(0.6);
         let nanos = ((millis.min(1e6) as u64) << 20) + *number;
         *number += 1;
-        // One in fifty fails, but in each context at most as many as an instance sends in a second.
+        // One in fifty fails, but in each context at most as many as an instance sends to the store in a second.
         let has_failed = failed[context] < FAILED_PER_SECOND && rng.u32(..50) == 0;
         failed[context] += usize::from(has_failed);
         let status = match has_failed {
@@ -118,7 +117,7 @@ async fn of_many_requests_the_slowest_and_the_newest_failed_are_listed() {
             pulse.simulation().drain();
             serve(pulse, (clock.now_seconds(), slowness), rng, &mut served);
         }
-        // No flush waits for the fold. After a failed flush, a later flush sends the requests again.
+        // A later flush repeats the calls of a flush that fails or takes longer than this.
         let most = Duration::from_millis(60);
         let flushes = pulses
             .each_ref()

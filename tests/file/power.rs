@@ -14,7 +14,7 @@ use crate::rig::seed::seed;
 
 /// A disk that a test can make fail.
 #[derive(Debug)]
-pub struct Power {
+pub struct FailingDisk {
     kind: io::ErrorKind,
     state: Mutex<State>,
 }
@@ -44,7 +44,7 @@ enum Change {
     },
 }
 
-impl Power {
+impl FailingDisk {
     pub fn new(kind: io::ErrorKind) -> Self {
         Self {
             kind,
@@ -52,7 +52,6 @@ impl Power {
         }
     }
 
-    /// Lets writes and fsyncs fail from now on, or succeed again.
     pub fn refuse(&self, is_refusing: bool) {
         self.state.lock().unwrap().is_refusing = is_refusing;
     }
@@ -107,7 +106,7 @@ impl Power {
     }
 }
 
-impl FileIo for Power {
+impl FileIo for FailingDisk {
     fn read(&self, file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match self.state.lock().unwrap().is_cut {
             true => Err(self.failure()),
@@ -168,8 +167,8 @@ async fn a_power_cut_loses_only_requests_that_were_not_durable() {
     // lose only the last calls of a flush.
     let mut durable = [0; 3];
     for cut in 0..cuts() {
-        let power = Arc::new(Power::new(io::ErrorKind::Other));
-        let service = site.start_on(power.clone());
+        let disk = Arc::new(FailingDisk::new(io::ErrorKind::Other));
+        let service = site.start_on(disk.clone());
         service.until_open().await;
         let counted = service.served(&pages).await;
         assert_eq!(counted, durable, "seed {seed}, cut {cut}");
@@ -183,15 +182,15 @@ async fn a_power_cut_loses_only_requests_that_were_not_durable() {
             let seconds = random.u64(0..3) * random.u64(1..40);
             site.manual_clock.advance(Duration::from_secs(seconds));
             if random.u8(0..8) == 0 {
-                power.fail_syncs(random.u64(1..3));
+                disk.fail_syncs(random.u64(1..3));
             }
-            // The flush may fail: the next flush appends lost calls again.
+            // If the flush fails, the next flush appends lost calls again.
             let is_flushed = service.pulse.flush().await.is_ok();
             if is_flushed && random.u8(0..4) == 0 && service.store.sync().await.is_ok() {
                 durable = served;
             }
         }
-        power.cut();
+        disk.cut();
         let store = service.store.clone();
         drop(service);
         let _ = store.sync().await;
@@ -199,7 +198,7 @@ async fn a_power_cut_loses_only_requests_that_were_not_durable() {
         site.until_released().await;
         let mut options = std::fs::OpenOptions::new();
         let file = options.read(true).write(true).open(site.path()).unwrap();
-        power.lose_changes(&file, &mut random);
+        disk.lose_changes(&file, &mut random);
         drop(file);
 
         let service = site.start();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_file::{FileIo, FileOptions};
 
-use crate::file::power::Power;
+use crate::file::power::FailingDisk;
 use crate::file::service::{PAGE, Service, Site, until_released};
 use crate::rig::wait::until;
 
@@ -27,7 +27,6 @@ async fn until_warned(site: &Site, service: &Service, text: &str) -> String {
     let _ = service.store.status(site.clock.now_seconds()).await;
     until(text, async || service.warnings().contains(text)).await;
     let warnings = service.warnings();
-    // Health has the store's warnings.
     assert!(service.pulse.health().warnings.contains(&warnings));
     warnings
 }
@@ -179,7 +178,7 @@ async fn until_back(site: &Site, service: &Service) {
 }
 
 #[tokio::test]
-async fn a_file_beside_the_path_is_kept_and_returns_to_the_path_when_it_is_free() {
+async fn a_file_beside_the_path_is_kept_and_returns_once_the_path_is_free() {
     let (site, service, backup) = with_backup().await;
     let content = std::fs::read(&backup).unwrap();
     let put_other_file = || {
@@ -279,7 +278,7 @@ async fn the_store_waits_for_a_directory_that_was_removed_with_the_file() {
     }
 }
 
-/// A disk that is full while the flag is set. A write to a file with a name then fails after half of the bytes.
+/// A disk that is full while the flag is set: a write fails after half of its bytes, unless the file was removed.
 #[derive(Debug, Default)]
 struct NoRoom(AtomicBool);
 
@@ -318,13 +317,13 @@ async fn a_copy_without_room_leaves_no_file_and_is_tried_again() {
     assert_eq!(site.files(), ["pulse.redb"]);
 }
 
-/// After a failure, the store opens its file again, although its path has another file or no file.
+/// After a failure, the store opens its own file again, although another file or no file is at its path.
 #[tokio::test]
 async fn after_a_failure_the_store_opens_no_other_file() {
     for is_replaced in [false, true] {
         let site = Site::new();
-        let power = Arc::new(Power::new(io::ErrorKind::Other));
-        let service = site.start_on(power.clone());
+        let disk = Arc::new(FailingDisk::new(io::ErrorKind::Other));
+        let service = site.start_on(disk.clone());
         serve(&service, 10).await;
         service.store.sync().await.unwrap();
         serve(&service, 5).await;
@@ -332,7 +331,7 @@ async fn after_a_failure_the_store_opens_no_other_file() {
         if is_replaced {
             std::fs::write(site.path(), "").unwrap();
         }
-        power.fail_syncs(1);
+        disk.fail_syncs(1);
         let _ = service.store.sync().await;
         until("the file is written again", async || {
             site.manual_clock.advance(Duration::from_secs(20));

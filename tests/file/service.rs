@@ -94,7 +94,6 @@ impl Service {
         self.pulse.counter("served").add(requests as i64);
     }
 
-    /// Flushes until a flush succeeds.
     pub async fn settle(&self) {
         settle(&self.pulse).await;
     }
@@ -111,7 +110,7 @@ impl Service {
         counters[0].sum() as u64
     }
 
-    /// Served requests by the user's counter, by the counter of all requests, and by the counters of `pages`.
+    /// Served requests by the counter `served`, by the counter of all requests, and by the counters of `pages`.
     pub async fn served(&self, pages: &[String]) -> [u64; 3] {
         let mut page_hits = 0;
         for page in pages {

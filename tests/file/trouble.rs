@@ -12,7 +12,7 @@ use tower_pulse::{Condition, ManualClock};
 use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_file::{FileIo, FileOptions};
 
-use crate::file::power::Power;
+use crate::file::power::FailingDisk;
 use crate::file::service::{NOW, PAGE, Service, Site};
 use crate::rig::wait::until;
 
@@ -53,8 +53,8 @@ async fn a_file_of_another_program_or_of_a_newer_version_is_never_changed() {
     }
 }
 
-/// Damages a file with 100 requests, and serves 7 requests in a new service. Returns its warnings, the counted
-/// requests, and the names of the files.
+/// Damages a file with 100 requests, and serves 7 requests in a new service. Returns the new service's warnings, the
+/// counted requests, and the names of the files.
 async fn damaged(damage: impl FnOnce(&Path)) -> (String, u64, Vec<String>) {
     let site = Site::new();
     let service = site.start();
@@ -140,14 +140,14 @@ async fn a_disk_that_refuses_writes_for_a_while_loses_nothing() {
         (io::ErrorKind::StorageFull, "the disk is full"),
         (io::ErrorKind::ReadOnlyFilesystem, "read-only"),
     ] {
-        let (site, power) = (Site::new(), Arc::new(Power::new(kind)));
-        let service = site.start_on(power.clone());
+        let (site, disk) = (Site::new(), Arc::new(FailingDisk::new(kind)));
+        let service = site.start_on(disk.clone());
         service.serve(PAGE, 10);
         service.settle().await;
         service.store.sync().await.unwrap();
         service.serve(PAGE, 10);
         service.settle().await;
-        power.refuse(true);
+        disk.refuse(true);
         let error = service.store.sync().await.unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
         for _ in 0..5 {
@@ -156,7 +156,7 @@ async fn a_disk_that_refuses_writes_for_a_while_loses_nothing() {
             assert!(service.pulse.flush().await.is_err());
         }
         assert!(service.warnings().contains(text), "{}", service.warnings());
-        power.refuse(false);
+        disk.refuse(false);
         until_written(&site, &service).await;
         assert_eq!(service.served(&[PAGE.to_owned()]).await, [70; 3]);
         assert_eq!(service.warnings(), "");
@@ -171,10 +171,10 @@ async fn a_disk_that_refuses_writes_for_a_while_loses_nothing() {
 /// The flusher holds a limited number of calls that it may have to append again. The store syncs before the limit is
 /// exceeded.
 #[tokio::test]
-async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
+async fn a_failed_fsync_loses_nothing_of_many_busy_pages() {
     let site = Site::new();
-    let power = Arc::new(Power::new(io::ErrorKind::Other));
-    let options = site.options().io(power.clone());
+    let disk = Arc::new(FailingDisk::new(io::ErrorKind::Other));
+    let options = site.options().io(disk.clone());
     let options = options.durable_every(Duration::from_secs(60)).unwrap();
     let service = Service::new(options, &site.clock, |builder| builder);
     let pages: Vec<_> = (0..1_900).map(|page| format!("GET /{page}")).collect();
@@ -189,7 +189,7 @@ async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
         site.manual_clock.advance(Duration::from_secs(1));
         service.settle().await;
     }
-    power.fail_syncs(1);
+    disk.fail_syncs(1);
     assert!(service.store.sync().await.is_err());
     until_written(&site, &service).await;
     let lost = service.pulse.health().flush.lost;
@@ -200,8 +200,8 @@ async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
 #[tokio::test]
 async fn a_shutdown_on_a_full_disk_reports_the_disk_and_the_lost_requests() {
     let site = Site::new();
-    let power = Arc::new(Power::new(io::ErrorKind::StorageFull));
-    let options = site.options().io(power.clone());
+    let disk = Arc::new(FailingDisk::new(io::ErrorKind::StorageFull));
+    let options = site.options().io(disk.clone());
     let service = Service::new(options, &site.clock, |builder| {
         builder.shutdown_timeout(Duration::from_millis(300))
     });
@@ -212,7 +212,7 @@ async fn a_shutdown_on_a_full_disk_reports_the_disk_and_the_lost_requests() {
         service.serve(PAGE, n);
         service.settle().await;
     }
-    power.refuse(true);
+    disk.refuse(true);
     let error = service.pulse.shutdown().await.unwrap_err();
     assert!(format!("{error:?}").contains("the disk is full"));
     // These requests were appended to the file, but were not durable.
@@ -349,7 +349,7 @@ async fn a_slow_fsync_does_not_delay_the_next_one() {
         service.settle().await;
         let is_synced = async || disk.syncs.load(Ordering::SeqCst) > synced;
         until("the flush is durable", is_synced).await;
-        // The next flush follows a second after the first.
+        // The next flush begins a second after this one.
         site.manual_clock.advance(Duration::from_millis(500));
     }
     service.shutdown().await;

@@ -11,7 +11,8 @@ use crate::frozen::present::Present;
 use crate::frozen::{LAST, fixture};
 use crate::rig::asking;
 
-/// The answers of a fixture, by question. To add a question, give it the answer `null`, and freeze again.
+/// The answers of a fixture, by question. To add a question when a new version is frozen, first give the question the
+/// answer `null`.
 fn before(name: &str) -> Map<String, Value> {
     serde_json::from_slice(&std::fs::read(fixture(LAST, name)).unwrap()).unwrap()
 }
@@ -27,7 +28,7 @@ pub async fn ask(name: &str, store: &StoreHandle, time: &Time) -> Value {
         let (status, read) = asking::ask(&app, &format!("/api/{question}")).await;
         *answer = read;
         if status != StatusCode::OK {
-            // The text is for people and may change.
+            // The text of an error is for people, and may change.
             answer["error"].take();
             answer["status"] = status.as_u16().into();
         }

@@ -22,7 +22,7 @@ const ANSWERS: &str = "file.json";
 
 /// The length of a block. A fixture leaves out the blocks that are all zeros.
 const BLOCK: usize = 64;
-/// The length of the page that this crate writes before the database.
+/// The length of the page that `crates/file` writes before the database.
 const HEADER: usize = 4_096;
 
 /// The length of the file, and then the number and the bytes of each block that is not all zeros.
@@ -59,7 +59,6 @@ async fn wait_until_released(path: &Path) {
     until("the file is released", async || !is_held(path)).await;
 }
 
-/// Records the past into a file, and releases the file.
 async fn record_past(dir: &TempDir) -> std::path::PathBuf {
     let path = dir.path().join("pulse.redb");
     let time = Time::new(START);

@@ -1,5 +1,5 @@
-//! This version reads a whole Redis and a whole file of 0.1.0, and continues with them. It stores the same bytes as
-//! 0.1.0, unless a change is intended. `crates/model/tests/frozen` tests each stored form.
+//! This version reads a whole Redis and a whole file of 0.1.0, and continues with them. Unless a change is intended,
+//! this version stores the same bytes as 0.1.0. `crates/model/tests/frozen` tests each stored form.
 //!
 //! The bytes of a version are frozen when it is released. To write its fixtures, run
 //! `PULSE_FREEZE=1 cargo test --all-features --test integration frozen::`.

@@ -29,7 +29,7 @@ pub const START: i64 = 1_700_000_400;
 const PAUSES: [i64; 7] = [60, 60, 3_600, 60, 6_900, 80_000, 60];
 /// The part with which the second version begins.
 const SECOND_VERSION: usize = 4;
-/// Seconds from the last part to the time at which all data is read.
+/// Seconds from the end of the past to the time at which all data is read.
 const UNTIL_READ: i64 = 90;
 pub const HISTORY: Duration = Duration::from_secs(30 * 86_400);
 const CHANGE: &str = "1700000400-1";
@@ -103,7 +103,6 @@ pub async fn send(app: &Router, method: &str, uri: &str, queued: &str) {
     response.into_body().collect().await.unwrap();
 }
 
-/// Flushes until the store has all samples.
 pub async fn settle(pulse: &Pulse) {
     until("all is flushed", async || pulse.flush().await.is_ok()).await;
 }
@@ -121,7 +120,6 @@ pub async fn record(store: &StoreHandle, time: &Time) {
         }
         pulse.simulation().heartbeat().await.unwrap();
         settle(&pulse).await;
-        // Starts at a whole second, which does not end during the requests.
         time.manual_clock.set_wall(second(number));
         for _ in 0..3 + number {
             send(&app, "GET", "/products/7?from=mail", "").await;
@@ -155,7 +153,6 @@ fn add_to_ranking(pulse: &Pulse, number: usize) {
     posts.add(&format!("post {number}"), 1);
 }
 
-/// Makes two marks, removes one, writes a change and acknowledges it.
 async fn amend(pulse: &Pulse, store: &Arc<dyn Store>, time: &Time) {
     pulse.mark("new index").await.unwrap();
     let gone = pulse.mark("a mistake").await.unwrap();

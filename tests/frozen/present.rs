@@ -19,7 +19,7 @@ use crate::rig::wait::until;
 /// Minutes that are recorded before and after the start of an hour. After the start, a second instance runs, and
 /// requests to products are slower.
 const BEFORE: i64 = 5;
-const SINCE: i64 = 5;
+const AFTER: i64 = 5;
 const PRODUCT: &str = "GET /products/{id}";
 
 /// Two instances. The first one answers questions.
@@ -39,7 +39,7 @@ impl Present {
         });
         let mut present = Self { pulses, rows: None };
         let hour = (time.clock.now_seconds() / 3_600 + 1) * 3_600;
-        for minute in -BEFORE..SINCE {
+        for minute in -BEFORE..AFTER {
             time.manual_clock.set_wall(hour + 60 * minute);
             let alive = if minute < 0 { 1 } else { 2 };
             for (number, pulse) in (0..).zip(&present.pulses[..alive]) {
@@ -49,7 +49,7 @@ impl Present {
             }
             present.settle().await;
         }
-        time.manual_clock.set_wall(hour + 60 * SINCE + 20);
+        time.manual_clock.set_wall(hour + 60 * AFTER + 20);
         for pulse in &present.pulses {
             pulse.simulation().heartbeat().await.unwrap();
         }
@@ -73,7 +73,6 @@ impl Present {
     }
 }
 
-/// Serves the requests of an instance in one minute.
 async fn requests(pulse: &Pulse, time: &Time, product: Duration) {
     let app = service(pulse, &time.manual_clock, product).merge(basket(pulse, &time.manual_clock));
     let wall = time.clock.now_seconds();
@@ -156,7 +155,7 @@ async fn write_changes(store: &StoreHandle, time: &Time, since: i64) {
     ];
     let backend: Arc<dyn Store> = store.clone().into();
     let judge = TestFolder::new(backend, time.clock.clone(), "judge", 2);
-    let until = since + 60 * SINCE;
+    let until = since + 60 * AFTER;
     let judged = judge.judgement(until, &changes, &[]).await;
     judge.write_by_hand(&judged.unwrap()).await.unwrap();
     judge.release().await.unwrap();

@@ -55,7 +55,7 @@ async fn this_version_stores_the_same_keys_as_0_1_0() {
 }
 
 /// The fields with their keys, sorted, one per line. Masks random names, digests of positions in the journal, and the
-/// duration of the last step of a fold. Normalizes scores.
+/// duration of the last step of a fold. Writes each score in the same form.
 fn lines(keys: &Keys) -> Vec<String> {
     let text = redis_keys::to_text(keys);
     let (mut lines, mut key) = (Vec::new(), "");

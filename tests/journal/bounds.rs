@@ -1,4 +1,4 @@
-//! Bounds: the memory of the server, and the number of fences.
+//! A server whose memory is full, and the removal of old fences.
 
 use redis::cmd;
 use tower_pulse::StoreErrorKind;

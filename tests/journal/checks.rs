@@ -1,5 +1,5 @@
-//! The checks at the end of a run. Each request must be once in the book's keys and once in the records, unless it is
-//! excused or counted as lost.
+//! The checks at the end of a run. Each request must be once in the book's keys and once in the records, unless the
+//! ledger excuses the request, or an instance counts the request as lost.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,6 @@ use crate::journal::ledger::{CONTEXTS, RANKING, SHORT_RANKING, WIDTH};
 use crate::journal::scheduler::Scheduler;
 
 impl Scheduler<'_> {
-    /// Runs all checks, and adds failures to [`Scheduler::violations`].
     pub fn check(&mut self) {
         let contexts = || CONTEXTS.into_iter().chain([ALL]);
         let records: BTreeMap<_, _> = contexts()
@@ -45,8 +44,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Checks that no request is in the days of a context twice. If all instances ask for a history, also checks that
-    /// each request is in the days.
+    /// Compares the days of a context with its slices of six hours. Requests may be missing in the days, unless all
+    /// instances ask for a history.
     fn check_days(&mut self, context: &str, widest: &BTreeMap<usize, u64>) {
         let days = self.data.days(context);
         let is_part = days.iter().all(|(id, n)| widest.get(id) == Some(n));
@@ -57,7 +56,6 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Checks that each total in a ranking equals the sum of its slices, and that no request is in a ranking twice.
     fn check_rankings(&mut self) {
         for name in [RANKING, SHORT_RANKING] {
             let [totals, sums] = self.data.ranking(name);
@@ -74,11 +72,11 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Checks that no request is reported twice by its instance or its version. If all parts of a recorded request were
-    /// sent in the same calls, the request must be reported.
+    /// Compares the minute reports and the marks with the records. Only a request whose parts were sent in the same
+    /// calls must be in all of them.
     fn check_reports(&mut self, records: &BTreeMap<&str, BTreeMap<usize, u64>>) {
         let [instances, versions] = self.data.reported();
-        // In Redis, tables expire by the server's own clock, which hardly advances during a run.
+        // In Redis, reports expire by the server's own clock, and a run takes only seconds of real time.
         let may_expire = self.data.redis().is_none() && self.has_outlasted_reports();
         if instances != versions && !self.may_differ() && !may_expire {
             self.add_violation(format!(
@@ -119,8 +117,8 @@ impl Scheduler<'_> {
             if hours.iter().sum::<i64>() > 1 || minutes.iter().sum::<i64>() > 1 {
                 self.add_violation(format!("counted twice: u{id} is {hours:?} and {minutes:?}"));
             }
-            // A dead instance may have sent the request without its wide part. If a call with only counters is lost,
-            // the number of lost requests does not grow.
+            // A dead instance may have sent the request without its wide part. An instance that replays few calls may
+            // lose a call that has only counters, and counts no lost request for it.
             let replays_few_calls = self.instances[served.instance].replays_few_calls;
             let is_required = own > 0 && self.is_alive(served.instance) && !replays_few_calls;
             self.check_wide(id, served.is_wide, is_required);
@@ -156,7 +154,7 @@ impl Scheduler<'_> {
             ));
         }
         let skewed = self.data.counted("skewed");
-        // A request in the future may have become late in a batch, instead of being refused as skewed.
+        // A request in the future may be counted as late by its batch, and then is not counted as skewed.
         if unexplained + ahead > lost + skewed + self.expected.late_at_append {
             let absent = unexplained + ahead;
             self.add_violation(format!(
@@ -171,7 +169,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Checks that the wide part of a request is complete or missing. The wide part may be sent after the other parts.
+    /// Checks that all slices of a request's wide part are counted once, or none is.
     fn check_wide(&mut self, id: usize, is_wide: bool, is_required: bool) {
         if !is_wide {
             return;
@@ -234,7 +232,7 @@ impl Scheduler<'_> {
 
     fn check_exceptions(&mut self) {
         let expected = &self.expected;
-        // Samples can be late only for exported statistics, because only these have hours that end.
+        // In a fold, a sample can be late only for the exported statistics.
         let late = match self.data.statistics(ALL) {
             Some(_) => expected.late,
             None => expected.late_at_append,

@@ -19,7 +19,6 @@ use crate::rig::instances::{TestFlusher, TestFolder};
 use crate::rig::reads::StoreReads;
 use crate::stores::fixture::{MS, NOW, aggregate_of};
 
-/// The key of the fold lease.
 pub const LEASE: &str = "pulse:lease:fold";
 const JOURNAL_BYTES: u64 = 64 << 20;
 const REPLAY_BYTES: usize = 1 << 20;
@@ -46,7 +45,7 @@ impl Drive {
         (drive, flushing, folding)
     }
 
-    /// Starts with a journal that is full at `bytes`.
+    /// Starts a server whose journal is full at `bytes`.
     pub fn with_journal_bytes(bytes: u64) -> Self {
         let data = RedisUnderTest::with_journal_bytes(bytes);
         let (clock, manual_clock) = Clock::manual(NOW);
@@ -59,7 +58,6 @@ impl Drive {
         }
     }
 
-    /// Advances the clocks of the instances and of the server.
     pub fn advance(&self, seconds: u64) {
         self.manual_clock.advance(Duration::from_secs(seconds));
         self.data.manual_clock.set_wall(self.clock.now_seconds());
@@ -153,7 +151,7 @@ impl Drive {
         (0..times).for_each(|_| self.run_once(process));
     }
 
-    /// Executes the call that a process waits for, and gives the answer to the process.
+    /// Delivers the call that a process waits for to the store, and the answer to the process.
     pub fn deliver(&self, process: &Process) -> Reply {
         let request = process.wire.slot().request.clone().unwrap();
         let reply = self.data.run(&request);
@@ -172,7 +170,8 @@ impl Drive {
         hits.values().sum::<i64>() as u64
     }
 
-    /// Checks that the book's keys and the records of these widths have `expected` requests of each context.
+    /// Checks that the book's keys, and the records in slices of `widths` seconds, have `expected` requests of each
+    /// context.
     pub fn assert_counted(&self, names: &[String], widths: &[u32], expected: u64) {
         for name in names {
             assert_eq!(self.hits(name), expected, "{name}");
@@ -186,7 +185,7 @@ impl Drive {
         }
     }
 
-    /// A field of the state.
+    /// A field of `pulse:state`; empty if there is none.
     pub fn field(&self, name: &str) -> String {
         self.data.state().remove(name).unwrap_or_default()
     }
@@ -209,7 +208,6 @@ impl Drive {
         let () = self.data.query(cmd("DEL").arg(key));
     }
 
-    /// Removes the lease, so another folder can take over.
     pub fn free_lease(&self) {
         self.delete(LEASE);
     }

@@ -19,22 +19,22 @@ const MAX_LAG: i64 = 50;
 /// If a failover loses a whole generation that is younger than this many seconds, instances replay all of its calls.
 const YOUNG: i64 = 50;
 
-/// The data of the server after a call that may write, or after a fault.
+/// The data of the store after a call that may write, or after a fault.
 pub struct Snapshot {
     number: usize,
-    at: i64,
+    taken_at: i64,
     expected: Expected,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Whether calls that wait during a failover reach the new server later. Otherwise they are lost.
+    /// Whether calls that wait during a failover reach the new server later. Otherwise these calls are lost.
     pub delays_calls: bool,
     /// Whether the state or the journal may be deleted alone.
     pub deletes_keys: bool,
-    /// Whether instances of a later version append. Folders then wait for up to ten minutes.
+    /// Whether instances of a later version of this crate append entries. Folders then wait for up to ten minutes.
     pub has_newer_instances: bool,
-    /// Scales the probability of all faults, from 0 to 1.
+    /// Scales the probability of faults, from 0 to 1. Calls and answers are lost or late at any intensity.
     pub intensity: f64,
     pub history: AskForHistory,
 }
@@ -49,7 +49,6 @@ pub enum AskForHistory {
 }
 
 impl Scheduler<'_> {
-    /// Applies the fault that the random number `x` selects.
     pub fn apply_fault(&mut self, x: f64) {
         if self.rng.f64() > self.faults.intensity {
             return;
@@ -87,7 +86,7 @@ impl Scheduler<'_> {
         self.data.save(number);
         self.snapshots.push_back(Snapshot {
             number,
-            at: self.now(),
+            taken_at: self.now(),
             expected: self.expected.clone(),
         });
     }
@@ -148,7 +147,7 @@ impl Scheduler<'_> {
     }
 
     fn fail_over(&mut self) {
-        let is_recent = |snapshot: &&Snapshot| snapshot.at + MAX_LAG > self.now();
+        let is_recent = |snapshot: &&Snapshot| snapshot.taken_at + MAX_LAG > self.now();
         let recent = self.snapshots.iter().rev().take_while(is_recent).count();
         let lost = self.rng.usize(..recent.max(1));
         let old = self.data.generation();
@@ -164,7 +163,7 @@ impl Scheduler<'_> {
         self.log(format!("FAILOVER: the last {lost} scripts are lost"));
         let alive = self.alive();
         if is_other && (new.is_some() || age >= YOUNG) {
-            // The failover undoes a FLUSHDB, or loses too much to be replayed: a reset.
+            // A failover that undoes a FLUSHDB, or loses too much to be replayed, is a reset.
             self.ledger.excuse_sent(|at| alive.contains(&at));
         }
         self.ledger.excuse_dead(|at| alive.contains(&at));

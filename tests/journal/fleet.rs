@@ -11,7 +11,6 @@ use crate::journal::redis_under_test::precisions;
 use crate::journal::scheduler::Scheduler;
 use crate::rig::instances::{TestFlusher, TestFolder};
 
-/// The most instances that are alive at a time.
 pub const MAX_ALIVE: usize = 4;
 /// The bytes that an instance keeps for replays: enough for all calls of a run, or for a few calls.
 const MANY_BYTES: usize = 1 << 20;
@@ -82,7 +81,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// All processes, with the numbers of their instances and their own numbers.
+    /// All processes, each with the number of its instance and its own number: 0 flushes, 1 folds.
     pub fn processes(&self) -> impl Iterator<Item = ((usize, usize), &Process)> {
         let instances = self.instances.iter().enumerate();
         instances.flat_map(|(at, instance)| {
@@ -91,7 +90,6 @@ impl Scheduler<'_> {
         })
     }
 
-    /// The processes that can continue.
     pub fn ready(&self) -> Vec<(usize, usize)> {
         let mut ready = Vec::new();
         for (numbers, process) in self.processes() {

@@ -11,7 +11,7 @@ use crate::journal::tested_store::TestedStore;
 
 const JOURNAL: &str = "pulse:journal";
 
-/// The highest possible id. A stream that has used it accepts no entry.
+/// The highest possible id. A stream that has used this id accepts no more entries.
 const LAST_ID: &str = "18446744073709551615-18446744073709551615";
 
 /// Adds an entry as another program does. Returns its id.
@@ -43,18 +43,17 @@ pub(crate) fn has_warning(drive: &Drive) -> bool {
 fn entries_of_another_program_stop_no_append() {
     for (id, is_deleted) in [("*", false), ("*", true), (LAST_ID, false), (LAST_ID, true)] {
         let (drive, mut flushing, mut folding) = Drive::with_processes();
-        // First with entries that are not folded, then after all entries are folded.
-        for calls in [2, 3] {
+        for is_folded in [false, true] {
             drive.send(&mut flushing, &contexts(2));
-            if calls == 3 {
+            if is_folded {
                 drive.run_once(&mut folding);
             }
             let foreign = add_foreign(&drive, id);
             if is_deleted {
-                // The stream remembers its last id after the entry is deleted.
+                // The stream remembers its last id, even if the entry with this id is deleted.
                 let () = drive.data.query(cmd("XDEL").arg(JOURNAL).arg(foreign));
             }
-            assert!(!has_warning(&drive) || calls == 3);
+            assert!(!has_warning(&drive) || is_folded);
             drive.send(&mut flushing, &contexts(2));
             assert!(has_warning(&drive), "{id} {is_deleted}");
         }
@@ -80,7 +79,7 @@ fn entries_that_are_not_folded_survive_the_removal_of_foreign_entries() {
     append(150);
     add_foreign(&drive, "*");
     append(1);
-    // The round in progress ends before the foreign entry, so its step still takes effect.
+    // The round in progress ends before the foreign entry, so the round's step still takes effect.
     drive.deliver(&dead);
     drop(dead);
     drive.free_lease();
@@ -112,7 +111,7 @@ fn foreign_entries_after_the_newest_entry_are_not_folded() {
     assert_counted_once(&drive, 2);
 }
 
-/// The id of the foreign entry is between the ids of two entries, so the server accepts the later entry.
+/// The id of the foreign entry is between the ids of two entries, so the stream accepts the later entry.
 #[test]
 fn a_foreign_entry_between_two_entries_is_set_aside() {
     let (drive, mut flushing, _) = Drive::with_processes();

@@ -1,5 +1,5 @@
-//! The expected hours of the statistics, and the expected late, skewed and omitted samples. Each step that takes effect
-//! updates them. A failover resets them together with the data.
+//! The expected hourly statistics, and the expected numbers of late, skewed and omitted samples. Each step that takes
+//! effect updates these expectations. A failover restores the expectations of its snapshot.
 
 use std::collections::BTreeMap;
 
@@ -48,11 +48,10 @@ impl Hours {
 pub struct Garbage {
     pub context: String,
     pub slice: i64,
-    /// The value before the garbage.
+    /// The value that the garbage has replaced.
     pub before: Option<String>,
 }
 
-/// The expected data of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
     pub hours: BTreeMap<String, Hours>,
@@ -63,14 +62,12 @@ pub struct Expected {
     pub garbage: Option<Garbage>,
     /// How often data was omitted because of the garbage.
     pub quarantined: u64,
-    /// The number of omitted requests, by context.
     pub omitted: BTreeMap<String, u64>,
     /// Entries of a later version.
     pub newer: u64,
 }
 
 impl Expected {
-    /// Updates the expectation after a step that took effect.
     pub fn apply(&mut self, step: &FoldStep) {
         self.late += step.additions.late;
         self.late_at_append += step.additions.late;

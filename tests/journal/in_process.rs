@@ -1,5 +1,5 @@
 //! A store of one process, in memory or in a file, for a [`Scheduler`](crate::journal::scheduler::Scheduler). As on a
-//! server, the scheduler drives instances call by call, so they take over interrupted rounds.
+//! server, several instances use the store, and take over interrupted rounds.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ impl InProcess {
         self.store.borrow().clone().unwrap()
     }
 
-    /// The path of the snapshot with a number, or of the store's file at 0. `None` in memory.
+    /// The path of a snapshot or, for the number 0, of the store's file. `None` in memory.
     fn path(&self, number: usize) -> Option<PathBuf> {
         let dir = self.dir.as_ref()?;
         Some(dir.path().join(format!("{number}.redb")))
@@ -76,7 +76,7 @@ impl InProcess {
         let mut store = FileStore::open(options.clock(self.clock.clone())).unwrap();
         store.has_context_counters = true;
         *self.store.borrow_mut() = Some(Arc::new(store));
-        // Waits for an answer, because the store's thread opens the file first.
+        // The store's thread opens the file before it answers.
         self.stored_state();
     }
 
@@ -101,7 +101,7 @@ impl InProcess {
         self.io.block_on(read).unwrap().page()
     }
 
-    /// The numbers of a table whose fields are requests.
+    /// Reads a table that has a number for each request.
     fn numbers(&self, table: Table) -> BTreeMap<usize, i64> {
         let page = self.page(table);
         assert_eq!(page.next, None, "one page has all requests of a run");
@@ -225,7 +225,7 @@ impl TestedStore for InProcess {
     }
 
     fn reported_minutes(&self) -> Vec<i64> {
-        // A run is a few hours long.
+        // A run lasts a few hours by the clock of the tests.
         let minute = self.now().div_euclid(60);
         (minute - 1_000..minute + 1_000)
             .map(|minute| 60 * minute)

@@ -18,25 +18,24 @@ use crate::journal::tested_store::describe;
 use crate::stores::fixture::aggregate_of;
 
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
-/// The most requests of a run. Each request has its own bucket in the coarsest histogram.
+/// The most requests of a run, because each request has its own bucket in the coarsest histogram.
 pub const MAX_REQUESTS: usize = 120;
-/// One of this many requests has a mark, so the store retains all marks.
+/// One of this many requests has a mark: few enough for the store to retain all marks.
 const REQUESTS_PER_MARK: usize = 3;
 /// The number of slices of a counter to which a *wide* request adds: enough for a separate step.
 pub const WIDTH: i64 = 200;
 
 /// The ranking to which every request is added at its time, with its own id.
 pub const RANKING: &str = "r";
-/// A ranking whose window ends within a run.
+/// A ranking whose window is shorter than a run.
 pub const SHORT_RANKING: &str = "short";
 
-/// The versions of the application that the instances run.
 const VERSIONS: [&str; 2] = ["1", "2"];
 
 /// The number of hours that an instance keeps separate in unsent data.
 const HOURS_UNSENT: usize = 2;
 
-/// A part of a request in a batch.
+/// A part of a batch to which a request adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     Context,
@@ -54,7 +53,7 @@ pub struct Served {
     pub instance: usize,
     pub is_wide: bool,
     pub is_marked: bool,
-    /// Hours from the request to its recorded time.
+    /// The hours by which the recorded time is ahead of the clock; negative if the recorded time is in the past.
     pub hours_ahead: i64,
     hour: i64,
     /// The calls that contain each part.
@@ -149,7 +148,6 @@ impl Ledger {
         batch
     }
 
-    /// Notes which parts of requests a sent call contains.
     pub fn note_sent(&mut self, call: &FencedBatch) {
         let key = (call.instance.clone(), call.seq);
         let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! The protocol of journal and fold, with the real scripts, flusher and folder on a real server.
+//! The protocol of journal and fold, with the real flusher and folder, on a real server, in memory and in a file.
 //!
 //! [`random`] runs random schedules. A scheduler with a seed decides in which order calls reach the server, and which
 //! calls are lost, delayed or repeated. In the end, each served request must be once in the book's keys and once in the

@@ -1,4 +1,4 @@
-//! Calls of a store that wait until the scheduler executes them.
+//! Calls to a store that wait until the test delivers them.
 
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::task::Poll;
@@ -32,7 +32,6 @@ pub enum Request {
     RemoveFences(String),
 }
 
-/// An amendment that may outlive its caller.
 #[derive(Clone, Debug)]
 pub enum Amending {
     SetAside(Entry),
@@ -102,17 +101,16 @@ impl Request {
 /// The state of a process.
 #[derive(Default)]
 pub struct Slot {
-    /// Whether the process pauses between two flushes or folds. The scheduler clears this flag.
+    /// Whether the process pauses between two flushes or folds, until the test resumes the process.
     pub is_paused: bool,
     /// The call whose answer the process waits for.
     pub request: Option<Request>,
-    /// The answer, once it has arrived.
     pub reply: Option<Result<Reply, StoreError>>,
     /// Flushes since the last append or failure.
     pub idle_flushes: u32,
 }
 
-/// The store that a process uses. Its calls wait in a [`Slot`] for the scheduler.
+/// The store that a process uses. A call waits in the [`Slot`] until the test delivers the call.
 #[derive(Clone, Default)]
 pub struct Wire(Arc<Mutex<Slot>>);
 
@@ -121,7 +119,6 @@ impl Wire {
         self.0.lock().unwrap()
     }
 
-    /// Pauses until the scheduler clears [`Slot::is_paused`].
     pub async fn pause(&self) {
         self.slot().is_paused = true;
         std::future::poll_fn(|_| match self.slot().is_paused {

@@ -1,5 +1,5 @@
-//! Entries of a later version of this crate. Folders fold the entries before them, and then wait for at most ten
-//! minutes, whatever the server's clock does.
+//! Entries of a later version of this crate. Folders fold all entries before the first such entry, and then wait for at
+//! most ten minutes, even if the server's clock jumps.
 
 use redis::cmd;
 use tower_pulse_core::store::Upkeep;
@@ -41,7 +41,8 @@ fn xdel(drive: &Drive, id: &str) {
     let () = drive.data.query(cmd("XDEL").arg("pulse:journal").arg(id));
 }
 
-/// A rollback or a person can leave a `need` (the newest version among the entries) that no entry has.
+/// The field `need` of `pulse:state` is the newest version among the entries. A rollback or a person can leave a `need`
+/// that no entry has.
 #[test]
 fn a_need_that_no_entry_has_stops_no_folder() {
     for is_folded in [true, false] {
@@ -71,7 +72,7 @@ fn an_append_raises_need_for_folders_of_older_versions() {
     for _ in 0..2 {
         drive.send(&mut flushing, &contexts(1));
         assert_eq!(drive.field("need"), OWN);
-        // Appends between the last read of a round and its last step.
+        // The entry is appended between the round's last read and the round's last step.
         drive.until(&mut folding, |request| matches!(request, Request::Fold(_)));
         assert!(drive.data.append_newer());
         drive.deliver(&folding);
@@ -115,7 +116,6 @@ fn an_entry_that_was_deleted_by_hand_stops_no_folder() {
     xdel(&drive, id);
     drive.run_times(&mut folding, 2);
     assert_eq!(drive.counted("GET /0"), (2, 2));
-    // Deletes the newest entry.
     assert!(drive.data.append_newer());
     drive.run_once(&mut folding);
     xdel(&drive, &drive.field("head"));
@@ -141,7 +141,6 @@ fn an_interrupted_round_waits_for_its_later_version_and_is_finished_without_it()
     assert_eq!(drive.number("set_aside"), 1);
 }
 
-/// Entries that were appended one after another wait at the same time.
 #[test]
 fn entries_of_a_later_version_wait_together() {
     let (drive, mut folding) = waiting();
@@ -221,7 +220,7 @@ fn jumps_of_the_servers_clock_neither_end_nor_prolong_the_wait() {
     }
 }
 
-/// Each note (the field `newer`) is garbage, or names an entry that this version can read.
+/// Each note (the field `newer` of `pulse:state`) is garbage, or names an entry that this version can read.
 #[test]
 fn a_wrong_note_about_a_later_version_stops_no_folder() {
     let huge = "99999999999999999999999-1 9 1 1";

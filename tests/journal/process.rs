@@ -1,5 +1,5 @@
-//! A caller of the store, which the scheduler polls. The caller runs until it makes a call, and does not continue
-//! before the scheduler has answered the call.
+//! A caller of the store, which the test polls. The caller runs until it makes a call, and continues after the test has
+//! answered the call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,7 +98,6 @@ impl Process {
         }
     }
 
-    /// Whether the process waits for an answer.
     pub fn is_waiting(&self) -> bool {
         self.wire.slot().request.is_some()
     }

@@ -22,7 +22,7 @@ const DATABASES: usize = 16;
 /// Bytes at which the journal is full: the size of a few calls.
 const JOURNAL_BYTES: u64 = 6_000;
 
-/// Replaces the keys of a database by copies of the keys of another.
+/// Replaces the keys of the database ARGV[2] by copies of the keys of the database ARGV[1].
 const COPY: &str = "
 redis.call('SELECT', ARGV[2])
 redis.call('FLUSHDB')
@@ -127,8 +127,8 @@ impl RedisUnderTest {
         self.query(cmd("EVAL").arg(APPEND_NEWER).arg(0).arg(self.now()))
     }
 
-    /// Adds an entry at the newest entry's offset plus `distance`, or at the server's time. Returns `false` if there is
-    /// no journal yet, or the stream has a higher id.
+    /// Adds an entry. Its id is the newest entry's offset plus `distance`, or the server's time for `None`. Returns
+    /// `false` if there is no journal yet, or the stream has a higher id.
     pub fn add_foreign(&self, distance: Option<u64>) -> bool {
         let distance = distance.map_or_else(String::new, |bytes| bytes.to_string());
         self.query(cmd("EVAL").arg(ADD_FOREIGN).arg(0).arg(distance))

@@ -1,4 +1,4 @@
-//! Ended slices are added to the coarser tiers once, even if a folder is interrupted.
+//! A roll-up adds ended slices to the coarser tiers once, even if a folder is interrupted.
 
 use tower_pulse_model::tier::WIDTHS;
 
@@ -49,7 +49,7 @@ fn another_folder_completes_a_roll_up_that_was_interrupted() {
     assert_eq!(steps, 4);
     drive.assert_counted(&some, &WIDTHS, 2);
     drive.advance(90);
-    // Appends requests of a minute that is rolled up, and of the open minute.
+    // Appends requests of a minute that is rolled up, and of the current minute.
     let mut flushing = drive.flusher();
     flushing.as_flusher().add(drive.batch_at(&names, -180));
     drive.send(&mut flushing, &names);
@@ -57,7 +57,8 @@ fn another_folder_completes_a_roll_up_that_was_interrupted() {
     drive.assert_counted(&names, &WIDTHS, 4);
 }
 
-/// Each record stores the time up to which it contains slices, so a roll-up does not depend on the state.
+/// Each record of a coarser tier stores the time up to which slices were added to the record, so a roll-up does not
+/// depend on the state.
 #[test]
 fn a_state_deleted_during_a_roll_up_loses_no_folded_request() {
     let (drive, names) = with_an_ended_minute();
@@ -69,6 +70,6 @@ fn a_state_deleted_during_a_roll_up_loses_no_folded_request() {
     drive.advance(1);
     drive.append(&names);
     drive.take_over(1);
-    // Only the requests in the journal are lost.
+    // Only the requests in the deleted journal are lost.
     drive.assert_counted(&names, &WIDTHS, 2);
 }

@@ -1,4 +1,4 @@
-//! Rounds of several steps: rounds that another folder takes over, and steps that arrive twice.
+//! Rounds that another folder takes over or that a failover interrupts, and steps that arrive twice.
 
 use tower_pulse::StoreError;
 use tower_pulse::StoreErrorKind::TimedOut;
@@ -30,7 +30,6 @@ fn a_folder_that_takes_over_finishes_the_round() {
     drive.deliver(&frozen);
     let second = step_of(drive.until(&mut frozen, is_fold));
 
-    // Another call is appended, and another folder takes over.
     drive.send(&mut flushing, &names);
     drive.free_lease();
     drive.until(&mut other, |request| {
@@ -81,7 +80,8 @@ fn a_step_that_arrives_again_takes_effect_once() {
     let mut folding = drive.folder("folder");
     let mut steps = Vec::new();
     while let Some(request) = drive.until(&mut folding, is_fold) {
-        // The step takes effect, but its answer is lost. The folder sends the step again. Then copies of steps arrive.
+        // The step takes effect, but its answer is lost. The folder sends the step again. Then copies of all steps so
+        // far arrive.
         let Ok(Reply::Fold(VersionedResult::Done(()))) = drive.data.run(&request) else {
             panic!("the step must be done");
         };
@@ -165,7 +165,6 @@ fn a_failover_between_two_reads_of_a_round_ends_the_round() {
     drive.deliver(&folding);
     read(&mut folding);
 
-    // After the failover, another instance appends other entries.
     drive.data.restore(SNAPSHOT);
     for _ in 0..3 {
         drive.send(&mut other, &contexts(9));

@@ -19,19 +19,19 @@ use crate::journal::redis_under_test::RedisUnderTest;
 use crate::journal::tested_store::TestedStore;
 use crate::stores::fixture::THIS_HOUR;
 
-/// Seconds before the end of an hour at which every run begins.
+/// A run begins this many seconds before the end of an hour.
 const BEFORE_THE_HOUR: i64 = 20;
-/// The time to live of the fold lease, in seconds. The scheduler expires the key of the lease by the tests' clock.
+/// The time to live of the fold lease, in seconds. The scheduler deletes the lease's key by the tests' clock.
 const LEASE: i64 = 5;
 /// The time to live of the lease in turns without faults. A call takes some seconds of the tests' clock. If several
-/// folders competed for a shorter lease, none would keep it for all calls of a round.
+/// folders competed for a shorter lease, no folder would keep the lease for all calls of a round.
 const LEASE_WITHOUT_FAULTS: i64 = 60;
-/// The most seconds that the clock may advance without losing the calls that have not reached the store.
+/// If the clock advances by more seconds at once, the calls that have not reached the store are lost.
 const MAX_DELAY: i64 = 300;
 /// The turns without faults within which all work must be complete.
 const MAX_TURNS_WITHOUT_FAULTS: usize = 6_000;
-/// The turns without faults after which the scheduler advances the clock by a minute if folders wait for a later
-/// version.
+/// While folders wait for an instance of a later version, the scheduler advances the clock by a minute in one of this
+/// many turns without faults.
 const TURNS_PER_WAIT: usize = 40;
 
 /// A call that has not reached the store.
@@ -48,13 +48,12 @@ pub struct Scheduler<'a> {
     pub rng: Rng,
     pub faults: Faults,
     sleep: Sleep,
-    /// The clock of all instances.
     pub clock: Clock,
     manual_clock: ManualClock,
     /// The seconds by which the server's clock is ahead of the instances' clock.
     pub server_ahead: i64,
     pub instances: Vec<Instance>,
-    /// Calls that have not reached the store, and whose answers no process waits for.
+    /// Calls that have not reached the store. No process waits for their answers.
     pub abandoned: Vec<(String, Request)>,
     /// The data after each of the last calls that may write, the newest last.
     pub snapshots: VecDeque<Snapshot>,
@@ -249,7 +248,7 @@ impl<'a> Scheduler<'a> {
                 let name = process.name.clone();
                 let is_reply_lost = !self.faults_have_ended && self.rng.f64() < 0.08;
                 let lost = if is_reply_lost { ", reply lost" } else { "" };
-                let is_ahead = matches!(request, Request::Append(_)) && self.is_clock_ahead();
+                let is_ahead = matches!(request, Request::Append(_)) && self.draw_clock_ahead();
                 if is_ahead {
                     self.log("the server's clock is a day ahead for a moment".to_owned());
                     self.data.manual_clock().set_wall(self.now() + 86_400);
@@ -271,7 +270,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Draws whether the server's clock is ahead while the next entry is appended.
-    fn is_clock_ahead(&mut self) -> bool {
+    fn draw_clock_ahead(&mut self) -> bool {
         !self.faults_have_ended && self.rng.f64() < 0.05 * self.faults.intensity
     }
 
@@ -291,7 +290,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn execute(&mut self, name: &str, request: &Request) -> Reply {
-        let reply = match self.is_held(request) {
+        let reply = match self.refuses_lease(request) {
             true => Ok(Reply::Acquire(Acquired::HeldByOther)),
             false => self.data.run(request),
         };
@@ -320,9 +319,9 @@ impl<'a> Scheduler<'a> {
         reply
     }
 
-    /// Whether another instance folds. Redis has a lease for this. For instances that share a store of one process, the
-    /// scheduler decides.
-    fn is_held(&mut self, request: &Request) -> bool {
+    /// Whether a call must not acquire the lease, because another instance folds. Redis decides this itself. For a
+    /// store of one process, the scheduler decides, and remembers the holder.
+    fn refuses_lease(&mut self, request: &Request) -> bool {
         let Request::Acquire(instance, _) = request else {
             return false;
         };

@@ -19,7 +19,6 @@ use crate::rig::lua::script;
 use crate::stores::fixture::NOW;
 
 const LEASE_MILLIS: i64 = 5_000;
-/// The most entries that `pulse:aside` holds.
 const MAX_ASIDE: usize = 100;
 /// The most records that one HSET writes.
 const RECORDS_AT_ONCE: usize = 500;
@@ -90,7 +89,7 @@ fn each_call_of_a_folder_prolongs_its_lease() {
 }
 
 #[test]
-fn the_answer_to_a_repeated_call_is_a_position_at_or_after_it() {
+fn a_repeated_call_is_answered_with_the_position_of_its_entry() {
     let drive = journal_of(2);
     let append = drive.until_append(&mut drive.flusher(), &contexts(1));
     let Ok(Reply::Append(Appended::Done(first))) = drive.data.run(&append) else {
@@ -156,7 +155,7 @@ fn a_full_journal_accepts_calls_again_when_it_is_folded() {
                 break;
             }
         }
-        // The last call was accepted while there was room.
+        // A journal with any room accepts a call, so the newest entry ends beyond the limit.
         let head = drive.head().offset;
         assert!((full_at + JOURNAL_BYTES..full_at + 2 * JOURNAL_BYTES).contains(&head));
         full_at = head;
@@ -175,11 +174,11 @@ fn a_read_returns_as_many_entries_as_its_limit_in_bytes_allows() {
     let all = read(&drive, "v", u64::from(u32::MAX));
     let ends: Vec<u64> = all.iter().map(|entry| entry.position.offset).collect();
     assert_eq!(ends.len(), 20);
-    // A read counts some bytes for each entry beside its payload.
+    // A read counts some bytes for each entry besides the entry's payload.
     for (limit, count) in [(1, 1), (ends[1], 1), (ends[1] + 400, 2)] {
         assert_eq!(read(&drive, "v", limit).len(), count, "{limit} of {ends:?}");
     }
-    // An offset is the number of bytes that were appended, including one for each entry.
+    // An offset is the number of appended bytes: for each entry, the bytes of its payload and one more.
     let lengths = all.iter().map(|entry| entry.payload.len() as u64 + 1);
     assert_eq!(lengths.sum::<u64>(), ends[19]);
 }
@@ -235,7 +234,7 @@ fn a_hole_is_closed_only_if_its_entries_are_missing() {
     assert_eq!(after, before);
     let stale = VersionedResult::Stale("v2".to_owned());
     assert_eq!(close("v1", "v3"), stale, "another version");
-    // This also works on a server that is out of memory.
+    // A hole can also be closed on a server that is out of memory.
     drive.delete("pulse:journal");
     drive.limit_memory("1");
     assert_eq!(close("v2", "v3"), VersionedResult::Done(()));
@@ -314,7 +313,7 @@ fn an_entry_is_set_aside_once() {
     assert_eq!(set_aside("v1", "v2", 0), VersionedResult::Done(()));
     let stale = VersionedResult::Stale("v2".to_owned());
     assert_eq!(set_aside("v1", "v2", 0), stale);
-    // This also works on a server that is out of memory.
+    // An entry can also be set aside on a server that is out of memory.
     drive.limit_memory("1");
     assert_eq!(set_aside("v2", "v3", 1), VersionedResult::Done(()));
     drive.limit_memory("0");
@@ -361,7 +360,7 @@ fn the_state_has_the_time_since_which_entries_wait() {
     drive.until(&mut folding, is_fold);
     append();
     drive.deliver(&folding);
-    // `oldest` is the time of the round's newest entry, because the entry that waits is not older.
+    // `oldest` becomes the time of the round's newest entry, because the waiting entry is not older.
     assert_eq!(drive.field("oldest"), (NOW + 10).to_string());
     assert_eq!(drive.field("upto") + &drive.field("done"), "");
     drive.run_times(&mut folding, 2);
@@ -427,16 +426,15 @@ fn an_empty_journal_without_its_state_begins_again() {
     drive.delete("pulse:state");
     drive.free_lease();
     drive.append(&contexts(1));
-    // The stream accepts the id of the call, like a new stream.
+    // The stream has accepted the id of the call, as a new stream would.
     assert!(!has_warning(&drive));
     drive.run_once(&mut drive.folder("folder"));
     assert_eq!(drive.counted("GET /0"), (10, 10));
 }
 
-/// While the state has another name, requests are acknowledged. After the state is back, each of these requests is
-/// counted, lost or set aside.
+/// While the state has another name, the store acknowledges requests.
 #[test]
-fn requests_of_another_state_are_counted_when_the_first_state_is_back() {
+fn after_the_state_is_back_each_request_is_counted_lost_or_set_aside() {
     let (drive, mut flushing, _) = Drive::with_processes();
     let rename = |from: &str, to: &str| {
         let () = drive.data.query(cmd("RENAME").arg(from).arg(to));

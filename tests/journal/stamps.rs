@@ -38,7 +38,6 @@ fn a_stamp_in_the_future_removes_no_other_sample_from_the_windows() {
         drive.assert_counted(&names, &WIDTHS, 3);
         let until = rolled_until(&drive);
         assert!(until <= NOW + HOUR, "{ahead}: {until}");
-        // Later minutes are rolled up as usual.
         for calls in 4..7 {
             drive.advance(90);
             drive.send(&mut flushing, &names);
@@ -71,9 +70,9 @@ fn both_folders_of_a_round_handle_a_stamp_in_the_future_alike() {
     assert_eq!(drive.number("skewed"), names.len() as u64);
 }
 
-/// The clock is ahead when an entry is appended, and also when it is folded.
+/// The clock is ahead when an entry is appended, and still when the entry is folded.
 #[test]
-fn an_end_of_the_roll_up_in_the_future_is_reset_and_no_sample_is_lost() {
+fn a_roll_up_beyond_the_present_is_reset_and_no_sample_is_lost() {
     for ahead in [DAY, YEAR] {
         let (drive, mut flushing, mut folding) = Drive::with_processes();
         let names = contexts(2);

@@ -16,7 +16,6 @@ pub fn is_roll_up_step(step: &FoldStep) -> bool {
     step.round_end.is_none() && step.fields.iter().any(has_records)
 }
 
-/// Whether a request is a step that folds entries.
 pub fn is_fold(request: &Request) -> bool {
     matches!(request, Request::Fold(step) if step.round_end.is_some())
 }

@@ -1,5 +1,5 @@
-//! The store that the processes of a [`Scheduler`](crate::journal::scheduler::Scheduler) share. Only the scheduler
-//! advances the store's clock. The data can be reset to a snapshot.
+//! The store that the processes of a [`Scheduler`](crate::journal::scheduler::Scheduler) share. Only the test advances
+//! the store's clock. A test can save the data in a snapshot, and restore the data later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,6 @@ use crate::journal::net::{Reply, Request};
 use crate::journal::redis_under_test::RedisUnderTest;
 use crate::rig::reads::{StoreReads, every_kind};
 
-/// The most snapshots at a time.
 pub const MAX_SAVED: usize = 15;
 /// The scale of the coarsest histograms. The indexes of buckets in finer histograms are shifted to this scale.
 const COARSEST_SCALE: u8 = 2;
@@ -34,7 +33,6 @@ pub trait TestedStore {
     /// Unix seconds by the store's clock.
     fn now(&self) -> i64;
 
-    /// Removes all data before a new run.
     fn clear(&self);
 
     /// Removes all data, as `FLUSHDB` does.
@@ -51,10 +49,10 @@ pub trait TestedStore {
     /// The number of the last call of an instance; 0 for none.
     fn fence(&self, instance: &str) -> u64;
 
-    /// Whether all entries of the journal are folded.
     fn is_folded(&self) -> bool;
 
-    /// The number that folding has counted as `late`, `skewed`, `quarantined`, `set_aside`, `hole` or `orphaned`.
+    /// The number of `late` or `skewed` samples, of `quarantined` writes, of `set_aside` requests, of `orphaned`
+    /// entries, or of bytes in a `hole` of the journal.
     fn counted(&self, exception: &str) -> u64;
 
     fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64>;
@@ -63,13 +61,13 @@ pub trait TestedStore {
     /// exports no statistics.
     fn statistics(&self, context: &str) -> Option<(u64, u64)>;
 
-    /// Two sums for each request in a ranking: the total of the ranking, and the sum of the ranking's slices.
+    /// The total of each request in a ranking, and then the sum of its counts in the ranking's slices.
     fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2];
 
     /// The minutes that may have reports.
     fn reported_minutes(&self) -> Vec<i64>;
 
-    /// The store if it is in Redis, where other programs and evictions can change keys.
+    /// The store, if other programs and evictions can change its keys: only in Redis.
     fn redis(&self) -> Option<&RedisUnderTest> {
         None
     }
@@ -78,7 +76,8 @@ pub trait TestedStore {
         self.io().block_on(request.run(&*self.store()))
     }
 
-    /// How often each request is in the minute reports of the instances, and in the minutes of the versions.
+    /// How often each request is in the minute reports of the instances, and in the minutes of the application's
+    /// versions.
     fn reported(&self) -> [BTreeMap<usize, u64>; 2] {
         let minutes = self.reported_minutes();
         let (instances, versions) = self.io().block_on(async {

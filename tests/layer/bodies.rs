@@ -1,4 +1,4 @@
-//! Timing to the body's end.
+//! Requests that are timed to the end of the body.
 
 use std::time::Duration;
 
@@ -15,20 +15,25 @@ use tower_pulse_model::outcome::Outcome;
 
 use super::{assert_counts, context, counts, expected, outcome, pulse, send};
 
-/// A body of three parts. The clock advances by 10 ms before each part and the end.
-fn slow_body(hand: ManualClock) -> Body {
+/// A body of three parts. The clock advances by 10 ms before each part and before the end.
+fn slow_body(manual_clock: ManualClock) -> Body {
     Body::from_stream(stream::unfold(0, move |i| {
-        let hand = hand.clone();
+        let manual_clock = manual_clock.clone();
         async move {
-            hand.advance(Duration::from_millis(10));
+            manual_clock.advance(Duration::from_millis(10));
             (i < 3).then(|| (Ok::<_, std::io::Error>(Bytes::from_static(b"part")), i + 1))
         }
     }))
 }
 
-fn app(pulse: &Pulse, hand: ManualClock, content_type: &'static str, status: StatusCode) -> Router {
+fn app(
+    pulse: &Pulse,
+    manual_clock: ManualClock,
+    content_type: &'static str,
+    status: StatusCode,
+) -> Router {
     let handler = move || {
-        let body = slow_body(hand.clone());
+        let body = slow_body(manual_clock.clone());
         let response = Response::builder().status(status);
         let response = response.header("content-type", content_type);
         async move { response.body(body).unwrap() }
@@ -40,8 +45,8 @@ fn app(pulse: &Pulse, hand: ManualClock, content_type: &'static str, status: Sta
 
 #[tokio::test]
 async fn a_body_is_timed_to_its_last_frame() {
-    let (pulse, hand) = pulse();
-    let app = app(&pulse, hand, "text/plain", StatusCode::OK);
+    let (pulse, manual_clock) = pulse();
+    let app = app(&pulse, manual_clock, "text/plain", StatusCode::OK);
     let response = send(&app, "GET", "/").await;
     assert_eq!(counts(&pulse).await, expected([]));
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -53,8 +58,8 @@ async fn a_body_is_timed_to_its_last_frame() {
 
 #[tokio::test]
 async fn a_body_that_is_dropped_before_its_end_is_aborted() {
-    let (pulse, hand) = pulse();
-    let app = app(&pulse, hand, "text/plain", StatusCode::BAD_GATEWAY);
+    let (pulse, manual_clock) = pulse();
+    let app = app(&pulse, manual_clock, "text/plain", StatusCode::BAD_GATEWAY);
     let mut body = send(&app, "GET", "/").await.into_body();
     body.frame().await.unwrap().unwrap();
     assert_eq!(pulse.health().recording.in_flight, 1);
@@ -72,17 +77,17 @@ async fn a_body_dropped_after_its_whole_content_is_not_aborted() {
         ("GET", StatusCode::NOT_MODIFIED),
         ("GET", StatusCode::NO_CONTENT),
     ] {
-        let (pulse, hand) = pulse();
-        let app = app(&pulse, hand, "text/plain", status);
+        let (pulse, manual_clock) = pulse();
+        let app = app(&pulse, manual_clock, "text/plain", status);
         drop(send(&app, method, "/").await);
         let expected = Outcome::from_status(status.as_u16());
         let name = format!("{method} /");
         assert_eq!(outcome(&pulse, &name, expected).await, (1, 0), "{status}");
     }
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let long = async move || {
         let response = Response::builder().header("content-length", "12");
-        response.body(slow_body(hand)).unwrap()
+        response.body(slow_body(manual_clock)).unwrap()
     };
     let with_trailers = async || {
         let mut trailers = HeaderMap::new();
@@ -111,7 +116,7 @@ async fn a_body_dropped_after_its_whole_content_is_not_aborted() {
         drop(body);
         assert_eq!(outcome(&pulse, path, expected).await, (1, 0), "{path}");
     }
-    // Trailers are forwarded.
+    // The layer forwards trailers.
     let body = send(&app, "GET", "/trailers/2").await.into_body();
     let collected = body.collect().await.unwrap();
     assert_eq!(collected.trailers().unwrap()["x-sum"], "1");
@@ -119,7 +124,7 @@ async fn a_body_dropped_after_its_whole_content_is_not_aborted() {
 
 #[tokio::test]
 async fn a_body_that_the_service_breaks_off_has_failed() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let handler = async || {
         let failed = Err(std::io::Error::other("disk"));
         Body::from_stream(stream::iter([Ok(Bytes::from_static(b"x")), failed]))
@@ -140,8 +145,8 @@ async fn responses_without_an_end_are_timed_to_the_head() {
         ("GET", "text/plain", StatusCode::SWITCHING_PROTOCOLS),
         ("CONNECT", "text/plain", StatusCode::OK),
     ] {
-        let (pulse, hand) = pulse();
-        let app = app(&pulse, hand, content_type, status);
+        let (pulse, manual_clock) = pulse();
+        let app = app(&pulse, manual_clock, content_type, status);
         let response = send(&app, method, "/").await;
         let context = format!("{method} /");
         assert_counts(&pulse, &app, &[], [(&*context, 1)]).await;
@@ -153,7 +158,7 @@ async fn responses_without_an_end_are_timed_to_the_head() {
 #[tokio::test]
 async fn an_empty_body_ends_at_once_and_the_length_is_forwarded() {
     use http_body::Body as _;
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let app = Router::new()
         .route("/empty", get(|| async {}))
         .route("/five", get(|| async { "fives" }))

@@ -12,7 +12,7 @@ use super::{assert_counts, counts, expected, ok, pulse, pulse_with, request, sen
 
 #[tokio::test]
 async fn a_context_is_the_method_and_the_whole_template_of_nested_routers() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let users = Router::new().route("/users/{id}", get(ok).post(ok));
     let app = Router::new()
         .route("/", get(ok))
@@ -42,7 +42,7 @@ async fn a_context_is_the_method_and_the_whole_template_of_nested_routers() {
 
 #[tokio::test]
 async fn one_layered_router_at_two_places_has_two_contexts() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let inner = Router::new().route("/x", get(ok)).layer(pulse.layer());
     let app = Router::new().nest("/a", inner.clone()).nest("/b", inner);
     let requests = ["GET /a/x", "GET /b/x", "HEAD /b/x"].repeat(2);
@@ -52,7 +52,7 @@ async fn one_layered_router_at_two_places_has_two_contexts() {
 
 #[tokio::test]
 async fn requests_without_a_route_share_one_context() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let app = Router::new().route("/", get(ok)).layer(pulse.layer());
     for i in 0..2_500 {
         let method = ["GET", "POST", "PURGE", "M-SEARCH"][i % 4];
@@ -61,11 +61,10 @@ async fn requests_without_a_route_share_one_context() {
     assert_counts(&pulse, &app, &[], [("<unmatched>", 2_500)]).await;
 }
 
-/// Requests and timers together reach `max_contexts` in any order, but never exceed it.
 #[tokio::test]
 async fn timers_count_towards_the_maximum_of_contexts() {
     for is_timer_first in [false, true] {
-        let (pulse, _hand) = pulse_with(|builder| builder.max_contexts(4));
+        let (pulse, _) = pulse_with(|builder| builder.max_contexts(4));
         let app = (0..5).fold(Router::new(), |app, i| app.route(&format!("/{i}"), get(ok)));
         let app = app.layer(pulse.layer());
         for i in 0..5 {
@@ -89,7 +88,7 @@ async fn timers_count_towards_the_maximum_of_contexts() {
 
 #[tokio::test]
 async fn path_only_contexts_have_no_method() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let app = Router::new()
         .route("/x/{y}", get(ok).post(ok))
         .layer(pulse.layer().path_only());
@@ -99,14 +98,14 @@ async fn path_only_contexts_have_no_method() {
 
 #[tokio::test]
 async fn the_users_function_names_a_context_or_leaves_a_request_out() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let by_tenant = || {
         pulse.layer().context(|head| {
             let tenant = head.headers.get("tenant")?.to_str().ok()?;
             Some(format!("tenant {tenant}\r\n").into())
         })
     };
-    // For `/`, `by_tenant` is the only layer; for `/in`, another layer surrounds it.
+    // For `/`, `by_tenant` is the only layer. For `/in`, another layer surrounds `by_tenant`.
     let app = Router::new().route("/", get(ok)).layer(by_tenant());
     let inner = Router::new().route("/in", get(ok).layer(by_tenant()));
     let app = app.merge(inner.layer(pulse.layer()));
@@ -121,12 +120,11 @@ async fn the_users_function_names_a_context_or_leaves_a_request_out() {
 
 #[tokio::test]
 async fn a_layer_applied_twice_counts_once() {
-    let ((one, _one), (two, _two)) = (pulse(), pulse());
+    let ((one, _), (two, _)) = (pulse(), pulse());
     let inner = Router::new()
         .route("/x", get(ok))
         .layer(one.layer())
         .layer(one.layer().until_body_end());
-    // Two more layers surround the inner layers: a layer of the other pulse, and a layer of the same pulse.
     let app = Router::new()
         .nest("/in", inner)
         .route("/y", get(ok))
@@ -139,10 +137,10 @@ async fn a_layer_applied_twice_counts_once() {
 
 #[tokio::test]
 async fn ignore_compares_the_whole_path_also_in_a_nested_router() {
-    // The first request to a route fills the route's slot in the layer.
+    // The layer caches the context of a route at the route's first request.
     for first in ["/shop/me/items", "/shop/a/items", "/shop/healthz"] {
         let ignored = ["/healthz", "/me/items", "/shop/a/items"];
-        let (pulse, _hand) = pulse_with(|builder| builder.ignore(ignored));
+        let (pulse, _) = pulse_with(|builder| builder.ignore(ignored));
         let shop = Router::new()
             .route("/{x}/items", get(ok))
             .route("/healthz", get(ok))
@@ -151,10 +149,10 @@ async fn ignore_compares_the_whole_path_also_in_a_nested_router() {
         for path in [first, "/shop/me/items", "/shop/a/items", "/shop/healthz"] {
             send(&app, "GET", path).await;
         }
-        let both = |path: &str| 1 + u64::from(first == path);
+        let sent = |path: &str| 1 + u64::from(first == path);
         let expected = expected([
-            ("GET /shop/{x}/items", both("/shop/me/items")),
-            ("GET /shop/healthz", both("/shop/healthz")),
+            ("GET /shop/{x}/items", sent("/shop/me/items")),
+            ("GET /shop/healthz", sent("/shop/healthz")),
         ]);
         assert_eq!(counts(&pulse).await, expected, "{first} first");
     }
@@ -163,7 +161,7 @@ async fn ignore_compares_the_whole_path_also_in_a_nested_router() {
 #[tokio::test]
 async fn ignored_paths_and_unrecorded_responses_leave_no_trace() {
     let ignored = ["/healthz", "/assets/*", "/skip/{id}", "/users/me"];
-    let (pulse, _hand) = pulse_with(|builder| builder.ignore(ignored));
+    let (pulse, _) = pulse_with(|builder| builder.ignore(ignored));
     let page = |Path(name): Path<String>| async move {
         let mut response = name.clone().into_response();
         if name == "skip" {

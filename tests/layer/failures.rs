@@ -52,13 +52,12 @@ fn failing() -> Router {
 
 #[tokio::test]
 async fn a_failure_is_counted_with_any_status_and_listed_with_errors() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     for (times, app) in (1..).zip(layered(&pulse, failing())) {
         for path in ["/200", "/404", "/503", "/503"] {
             let body = send(&app, "GET", path).await.into_body();
             axum::body::to_bytes(body, 100).await.unwrap();
         }
-        // The client does not read this body.
         drop(send(&app, "GET", "/502").await);
         let all = snapshot(&pulse).await.all.hour.unwrap().aggregate;
         for sums in [sums(&pulse, "GET /{status}").await, all] {
@@ -81,7 +80,7 @@ async fn a_failure_is_counted_with_any_status_and_listed_with_errors() {
 
 #[tokio::test]
 async fn no_message_is_listed_if_messages_are_turned_off() {
-    let (pulse, _hand) = pulse_with(|builder| builder.failure_messages(false));
+    let (pulse, _) = pulse_with(|builder| builder.failure_messages(false));
     send(&failing().layer(pulse.layer()), "GET", "/503").await;
     let failures = failures(&pulse, "GET /{status}").await;
     assert_eq!(failures, [Failure::new("kind 503")]);
@@ -89,7 +88,7 @@ async fn no_message_is_listed_if_messages_are_turned_off() {
 
 #[tokio::test]
 async fn each_response_counts_by_its_code() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let handler = |Path(status): Path<u16>| async move {
         if status == 0 {
             std::future::pending::<()>().await;
@@ -120,8 +119,8 @@ async fn each_response_counts_by_its_code() {
 }
 
 #[tokio::test]
-async fn a_failed_request_without_its_own_failure_has_the_last_of_its_timers() {
-    let (pulse, _hand) = pulse();
+async fn a_failed_request_without_a_failure_of_its_own_has_the_last_failure_of_its_timers() {
+    let (pulse, _) = pulse();
     let inner = pulse.clone();
     let handler = move |Path(case): Path<String>| {
         let pulse = inner.clone();
@@ -170,16 +169,16 @@ fn boom() -> StatusCode {
 
 #[tokio::test]
 async fn a_panic_is_the_failure_of_its_request_and_the_earlier_hook_runs_too() {
-    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    static HOOK_RUNS: AtomicUsize = AtomicUsize::new(0);
     let before = take_hook();
     set_hook(Box::new(move |info| {
         // Other tests panic too.
         let is_here = |at: &Location<'_>| (at.file(), at.line()) == (file!(), LINE);
         let is_here = info.location().is_some_and(is_here);
-        SEEN.fetch_add(usize::from(is_here), Ordering::Relaxed);
+        HOOK_RUNS.fetch_add(usize::from(is_here), Ordering::Relaxed);
         before(info);
     }));
-    let (pulse, _hand) = pulse_with(|builder| builder.record_panics());
+    let (pulse, _) = pulse_with(|builder| builder.record_panics());
     let (outer, _) = super::pulse();
     let inner = pulse.clone();
     // A panic of a spawned task is not the failure of the request.
@@ -214,5 +213,5 @@ async fn a_panic_is_the_failure_of_its_request_and_the_earlier_hook_runs_too() {
         }
         assert!(sums(pulse, "GET /spawns").await.kinds.is_empty());
     }
-    assert_eq!(SEEN.load(Ordering::Relaxed), 4);
+    assert_eq!(HOOK_RUNS.load(Ordering::Relaxed), 4);
 }

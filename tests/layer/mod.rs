@@ -31,7 +31,7 @@ use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::snapshot::ContextSnapshot;
 
-/// 2023-11-14, half past an hour.
+/// 2023-11-14 22:30:00 UTC.
 const NOW: i64 = 1_700_001_000;
 
 fn pulse() -> (Pulse, ManualClock) {
@@ -39,16 +39,16 @@ fn pulse() -> (Pulse, ManualClock) {
 }
 
 fn pulse_with(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock) {
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let builder = configure(Pulse::builder().clock(clock));
-    (builder.build().unwrap(), hand)
+    (builder.build().unwrap(), manual_clock)
 }
 
 async fn ok() -> &'static str {
     "ok"
 }
 
-/// These routes with a layer that times to the head, and with a layer that times to the end of the body.
+/// The routes twice: with a layer that times to the head, and with a layer that times to the end of the body.
 fn layered(pulse: &Pulse, routes: Router) -> [Router; 2] {
     let until_body_end = routes.clone().layer(pulse.layer().until_body_end());
     [routes.layer(pulse.layer()), until_body_end]
@@ -69,7 +69,6 @@ async fn snapshot(pulse: &Pulse) -> Snapshot {
     pulse.backend().snapshot(NOW).await.unwrap()
 }
 
-/// The number of samples of each context.
 async fn counts(pulse: &Pulse) -> BTreeMap<String, u64> {
     let contexts = snapshot(pulse).await.contexts.into_iter();
     contexts

@@ -13,9 +13,9 @@ fn shop() -> Router {
 }
 
 #[tokio::test]
-async fn in_any_order_of_merging_requests_count_once_and_the_mounts_never() {
+async fn in_any_order_of_mount_and_layer_only_the_shops_requests_are_recorded() {
     for order in 0..6 {
-        let (pulse, _hand) = pulse();
+        let (pulse, _) = pulse();
         let admin = pulse.mount("/admin/pulse", Access::open());
         let app = match order {
             0 => shop().layer(pulse.layer()).merge(admin),
@@ -49,7 +49,7 @@ async fn in_any_order_of_merging_requests_count_once_and_the_mounts_never() {
 #[tokio::test]
 async fn requests_to_the_mount_do_not_count_towards_max_contexts() {
     let (log, _guard) = Log::start();
-    let (pulse, _hand) = pulse_with(|builder| builder.max_contexts(1));
+    let (pulse, _) = pulse_with(|builder| builder.max_contexts(1));
     let admin = pulse.mount("/admin/pulse", Access::open());
     let app = shop().layer(pulse.layer()).merge(admin);
     let requests = ["GET /admin/pulse", "GET /admin/pulse/nothing", "GET /"];
@@ -59,7 +59,7 @@ async fn requests_to_the_mount_do_not_count_towards_max_contexts() {
 
 #[tokio::test]
 async fn routes_below_the_path_of_another_listeners_mount_are_recorded() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let page = || get(|| async { "page" });
     let app: Router = Router::new()
         .route("/admin/users", page())
@@ -71,7 +71,7 @@ async fn routes_below_the_path_of_another_listeners_mount_are_recorded() {
                 .layer(pulse.layer()),
         )
         .layer(pulse.layer());
-    // This router is served by another listener.
+    // Another listener serves this router.
     let operators: Router = pulse.mount("/admin", Access::open());
     for path in ["/admin/users", "/admin", "/api/admin/items"] {
         assert_eq!(send(&app, "GET", path).await.status(), 200);
@@ -90,7 +90,7 @@ async fn routes_below_the_path_of_another_listeners_mount_are_recorded() {
 
 #[tokio::test]
 async fn a_request_to_the_admin_router_that_is_given_up_is_not_recorded() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let wait = |_: &http::request::Parts| std::future::pending::<bool>();
     let access = || Access::custom_async(wait);
     let mounted = shop().merge(pulse.mount("/admin/pulse", access()));

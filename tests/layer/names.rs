@@ -1,5 +1,5 @@
-//! Several layers of one `Pulse` around a request: the outermost layer measures the request, and the innermost layer
-//! names it.
+//! Several layers of one `Pulse` around a request: the outermost layer measures the request. The context is the
+//! innermost name or, if no layer names the request, its template.
 
 use std::convert::Infallible;
 
@@ -32,7 +32,7 @@ fn files(
 
 #[tokio::test]
 async fn a_named_service_in_a_layered_router_is_counted_under_its_name() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let app = Router::new()
         .route("/", get(ok))
         .nest_service("/static", files(pulse.layer().named("static")))
@@ -45,7 +45,7 @@ async fn a_named_service_in_a_layered_router_is_counted_under_its_name() {
 
 #[tokio::test]
 async fn a_named_route_in_a_layered_router_is_counted_under_its_name() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let x = get(ok).layer(pulse.layer().named("x"));
     let routes = Router::new().route("/", get(ok)).route("/x/{y}", x);
     for (times, app) in (1..).zip(layered(&pulse, routes)) {
@@ -57,7 +57,7 @@ async fn a_named_route_in_a_layered_router_is_counted_under_its_name() {
 
 #[tokio::test]
 async fn the_innermost_of_three_names_wins() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let inner = Router::new()
         .route("/named", get(ok).layer(pulse.layer().named("innermost")))
         .route("/plain", get(ok))
@@ -73,7 +73,7 @@ async fn the_innermost_of_three_names_wins() {
 
 #[tokio::test]
 async fn templates_of_a_nested_service_count_where_the_outer_layer_sees_none() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let api = Router::new()
         .route("/users/{id}", get(ok))
         .layer(pulse.layer());
@@ -95,7 +95,7 @@ async fn templates_of_a_nested_service_count_where_the_outer_layer_sees_none() {
 
 #[tokio::test]
 async fn an_inner_layer_does_not_record_requests_that_an_outer_layer_ignores() {
-    let (pulse, _hand) = pulse_with(|builder| builder.ignore(["/static/*"]));
+    let (pulse, _) = pulse_with(|builder| builder.ignore(["/static/*"]));
     let app = Router::new()
         .route("/", get(ok))
         .nest_service("/static", files(pulse.layer().named("static")))
@@ -106,7 +106,7 @@ async fn an_inner_layer_does_not_record_requests_that_an_outer_layer_ignores() {
 
 #[tokio::test]
 async fn each_of_two_pulses_has_its_own_name() {
-    let ((one, _one), (two, _two)) = (pulse(), pulse());
+    let ((one, _), (two, _)) = (pulse(), pulse());
     let inner = ServiceBuilder::new()
         .layer(one.layer().named("one"))
         .layer(two.layer().named("two"))
@@ -123,7 +123,7 @@ async fn each_of_two_pulses_has_its_own_name() {
 
 #[tokio::test]
 async fn a_named_request_that_panics_or_is_cancelled_leaves_no_name_behind() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let boom = get(async || -> () { panic!("on purpose") });
     let stuck = get(std::future::pending::<()>);
     let app = Router::new()
@@ -146,7 +146,7 @@ async fn a_named_request_that_panics_or_is_cancelled_leaves_no_name_behind() {
 
 #[tokio::test]
 async fn a_service_that_calls_itself_keeps_the_name_of_the_request() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let inner = Router::new().route("/b", get(ok)).layer(pulse.layer());
     let call = || async move {
         send(&inner, "GET", "/b").await;

@@ -14,13 +14,13 @@ use super::{counts, expected, pulse, send};
 
 #[tokio::test]
 async fn with_two_layers_timers_count_under_the_context_of_the_request() {
-    let (pulse, hand) = pulse();
-    let (inner, clock) = (pulse.clone(), hand.clone());
+    let (pulse, manual_clock) = pulse();
+    let (inner, clock) = (pulse.clone(), manual_clock.clone());
     let handler = move || {
-        let (pulse, hand) = (inner.clone(), clock.clone());
+        let (pulse, manual_clock) = (inner.clone(), clock.clone());
         async move {
             for _ in 0..2 {
-                pulse.time("db", async { advance(&hand, 2) }).await;
+                pulse.time("db", async { advance(&manual_clock, 2) }).await;
                 tokio::task::yield_now().await;
             }
             "done"
@@ -40,15 +40,15 @@ async fn with_two_layers_timers_count_under_the_context_of_the_request() {
 
 #[tokio::test]
 async fn each_pulse_has_its_own_timers() {
-    let (outer, hand) = pulse();
+    let (outer, manual_clock) = pulse();
     let (inner, _) = pulse();
-    let (a, b, clock) = (outer.clone(), inner.clone(), hand.clone());
+    let (a, b, clock) = (outer.clone(), inner.clone(), manual_clock.clone());
     let handler = move || {
-        let (a, b, hand) = (a.clone(), b.clone(), clock.clone());
+        let (a, b, manual_clock) = (a.clone(), b.clone(), clock.clone());
         async move {
             for _ in 0..2 {
                 let (first, second) = (a.timer("a"), b.timer("b"));
-                advance(&hand, 3);
+                advance(&manual_clock, 3);
                 tokio::task::yield_now().await;
                 first.stop();
                 second.stop();
@@ -76,21 +76,26 @@ async fn each_pulse_has_its_own_timers() {
 
 #[tokio::test]
 async fn a_request_within_a_request_has_its_own_timers() {
-    let (pulse, hand) = pulse();
-    let page = app(&pulse, &hand, |pulse, hand| async move {
-        pulse.time("page", async { advance(&hand, 2) }).await;
+    let (pulse, manual_clock) = pulse();
+    let page = app(&pulse, &manual_clock, |pulse, manual_clock| async move {
+        pulse
+            .time("page", async { advance(&manual_clock, 2) })
+            .await;
         "page"
     });
     let page = Router::new().nest("/page", page);
-    let outer = app(&pulse, &hand, move |pulse, hand| {
+    let outer = app(&pulse, &manual_clock, move |pulse, manual_clock| {
         let page = page.clone();
         async move {
             let inner = pulse.clone();
-            // A spawned task within the outer request serves another request.
             let task = pulse.within(async move {
-                inner.time("before", async { advance(&hand, 1) }).await;
+                inner
+                    .time("before", async { advance(&manual_clock, 1) })
+                    .await;
                 send(&page, "GET", "/page").await;
-                inner.time("after", async { advance(&hand, 1) }).await;
+                inner
+                    .time("after", async { advance(&manual_clock, 1) })
+                    .await;
             });
             tokio::spawn(task).await.unwrap();
             "outer"
@@ -103,22 +108,26 @@ async fn a_request_within_a_request_has_its_own_timers() {
 }
 
 #[tokio::test]
-async fn a_request_that_another_polls_has_its_own_timers() {
-    let (pulse, hand) = pulse();
+async fn a_request_that_another_request_polls_has_its_own_timers() {
+    let (pulse, manual_clock) = pulse();
     let waiting = Arc::new(Mutex::new(None));
     let (inner, slot) = (pulse.clone(), waiting.clone());
     let mut service = ServiceBuilder::new()
         .layer(pulse.layer_with(|head| Some(head.uri.path().to_owned().into())))
         .service_fn(move |request: Request<()>| {
-            let (pulse, hand) = (inner.clone(), hand.clone());
+            let (pulse, manual_clock) = (inner.clone(), manual_clock.clone());
             let slot = slot.clone();
             async move {
-                pulse.time("first", async { advance(&hand, 1) }).await;
+                pulse
+                    .time("first", async { advance(&manual_clock, 1) })
+                    .await;
                 let other = slot.lock().unwrap().take();
                 if let (Some(other), "/outer") = (other, request.uri().path()) {
                     let _: Result<Response<()>, Infallible> = other.await;
                 }
-                pulse.time("last", async { advance(&hand, 2) }).await;
+                pulse
+                    .time("last", async { advance(&manual_clock, 2) })
+                    .await;
                 Ok::<_, Infallible>(Response::new(()))
             }
         });
@@ -140,14 +149,14 @@ async fn a_request_that_another_polls_has_its_own_timers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_concurrent_requests_neither_lose_nor_repeat_timers() {
     const REQUESTS: u64 = 500;
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let audits = Arc::new(Mutex::new(Vec::new()));
     let tasks = audits.clone();
     #[cfg(feature = "rankings")]
     let posts = pulse.ranking("posts").build().unwrap();
     #[cfg(feature = "rankings")]
     let liked = posts.clone();
-    let app = app(&pulse, &hand, move |pulse, _| {
+    let app = app(&pulse, &manual_clock, move |pulse, _| {
         let tasks = tasks.clone();
         // Many additions, because drains run at the same time.
         #[cfg(feature = "rankings")]

@@ -1,4 +1,5 @@
-//! The order of the layer and the layers of tower-http: measures each row of the table in the guide's quick start.
+//! Records a request with the layer outside and inside of a layer of tower-http, for each row of the table in the
+//! guide's quick start.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ fn routes() -> Router {
         .route("/text", get(text).post(|body: String| async { body }))
 }
 
-/// How the only request ended, in the words of the table.
+/// How the only request was recorded, in the words of the table.
 async fn recorded(pulse: &Pulse) -> String {
     let contexts = snapshot(pulse).await.contexts;
     let ended = contexts.into_iter().map(|context| {
@@ -55,7 +56,7 @@ macro_rules! row {
     ($name:literal, $layer:expr, $request:expr, $status:literal) => {{
         let mut cells = Vec::new();
         for is_outside in [true, false] {
-            let (pulse, _hand) = pulse();
+            let (pulse, _) = pulse();
             let app = match is_outside {
                 true => routes().layer($layer).layer(pulse.layer()),
                 false => routes().layer(pulse.layer()).layer($layer),

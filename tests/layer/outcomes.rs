@@ -1,4 +1,4 @@
-//! The outcome of a request, which is counted once.
+//! Each request is counted once, with its outcome.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -19,9 +19,9 @@ use super::{
 
 #[tokio::test]
 async fn responses_are_counted_by_status_class_with_their_times() {
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let handler = async move |Path(status): Path<u16>| {
-        hand.advance(Duration::from_millis(20));
+        manual_clock.advance(Duration::from_millis(20));
         StatusCode::from_u16(status).unwrap()
     };
     let by_path = pulse.layer_with(|head| Some(head.uri.path().to_owned().into()));
@@ -45,7 +45,7 @@ async fn responses_are_counted_by_status_class_with_their_times() {
 
 #[tokio::test]
 async fn a_service_error_and_a_panic_in_call_have_their_own_outcomes() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let layer = |name: &'static str| pulse.layer_with(move |_| Some(name.into()));
     let failing = async |_: Request<()>| Err::<Response<()>, _>(std::fmt::Error);
     let mut failing = layer("failing").layer(tower::service_fn(failing));
@@ -64,7 +64,7 @@ async fn a_service_error_and_a_panic_in_call_have_their_own_outcomes() {
 
 #[tokio::test]
 async fn a_grpc_status_in_the_head_after_a_post_is_an_error_unless_ok() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let by_path = pulse.layer_with(|head| Some(head.uri.path().to_owned().into()));
     // Besides `grpc-status`, the response has as many headers as the request.
     let mut service = by_path.layer(tower::service_fn(async |request: Request<()>| {
@@ -95,7 +95,7 @@ async fn a_grpc_status_in_the_head_after_a_post_is_an_error_unless_ok() {
 
 #[tokio::test]
 async fn a_request_dropped_before_the_head_is_cancelled_and_in_flight_until_then() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let app = Router::new()
         .route("/wait", get(std::future::pending::<()>))
         .layer(pulse.layer());
@@ -111,7 +111,7 @@ async fn a_request_dropped_before_the_head_is_cancelled_and_in_flight_until_then
 
 #[tokio::test]
 async fn a_panic_that_ends_the_task_or_is_caught_outside_of_the_layer_is_recorded() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     let boom = get(async || -> StatusCode { panic!("boom, on purpose") });
     let app = Router::new().route("/boom", boom).layer(pulse.layer());
     let task = tokio::spawn(app.clone().oneshot(request("GET", "/boom")));
@@ -128,11 +128,11 @@ async fn a_panic_that_ends_the_task_or_is_caught_outside_of_the_layer_is_recorde
 
 #[tokio::test]
 async fn the_users_rule_decides_which_responses_are_errors() {
-    /// An extension of expected responses.
+    /// Marks a response that is not an error, whatever its status.
     #[derive(Clone)]
     struct Expected;
 
-    let (pulse, _hand) = pulse_with(|builder| {
+    let (pulse, _) = pulse_with(|builder| {
         builder.count_as_error(|response| {
             let is_limited = response.status == StatusCode::TOO_MANY_REQUESTS;
             let is_expected = response.extensions.get::<Expected>().is_some();

@@ -8,7 +8,8 @@ use tower_pulse_model::measures::Measure;
 use super::request_timers::{advance, app};
 use super::{context, pulse, send};
 
-/// The time within polls, the time outside of them and the longest poll, in milliseconds, and the number of polls.
+/// The milliseconds within polls, the milliseconds outside of polls and those of the longest poll; then the number of
+/// polls.
 async fn polls(pulse: &Pulse) -> [u64; 4] {
     let hour = context(pulse, "GET /").await.hour.unwrap();
     let measures = hour.aggregate.measures;
@@ -21,23 +22,23 @@ async fn polls(pulse: &Pulse) -> [u64; 4] {
     ]
 }
 
-/// A page whose handler computes in several polls. `polls` has the milliseconds of each.
-fn computing(pulse: &Pulse, hand: &ManualClock, polls: &'static [u64]) -> Router {
-    app(pulse, hand, move |_, hand| async move {
+/// A page whose handler computes in several polls. `polls` has the milliseconds of each poll.
+fn computing(pulse: &Pulse, manual_clock: &ManualClock, polls: &'static [u64]) -> Router {
+    app(pulse, manual_clock, move |_, manual_clock| async move {
         let (last, waiting) = polls.split_last().unwrap();
         for millis in waiting {
-            advance(&hand, *millis);
+            advance(&manual_clock, *millis);
             tokio::task::yield_now().await;
         }
-        advance(&hand, *last);
+        advance(&manual_clock, *last);
         "ok"
     })
 }
 
 #[tokio::test]
 async fn a_request_that_is_ready_at_once_only_computes() {
-    let (pulse, hand) = pulse();
-    let app = computing(&pulse, &hand, &[7]);
+    let (pulse, manual_clock) = pulse();
+    let app = computing(&pulse, &manual_clock, &[7]);
     for _ in 0..2 {
         send(&app, "GET", "/").await;
     }
@@ -46,19 +47,19 @@ async fn a_request_that_is_ready_at_once_only_computes() {
 
 #[tokio::test]
 async fn a_request_that_waits_computes_only_within_its_polls() {
-    let (pulse, hand) = pulse();
-    let app = computing(&pulse, &hand, &[3, 5, 2, 0]);
+    let (pulse, manual_clock) = pulse();
+    let app = computing(&pulse, &manual_clock, &[3, 5, 2, 0]);
     let mut response = Box::pin(send(&app, "GET", "/"));
     for _ in 0..3 {
         assert!((&mut response).now_or_never().is_none());
-        advance(&hand, 100);
+        advance(&manual_clock, 100);
     }
     response.await;
     assert_eq!(polls(&pulse).await, [10, 300, 5, 4]);
     // A request that is dropped while it waits has not computed during the wait.
     let mut response = Box::pin(send(&app, "GET", "/"));
     assert!((&mut response).now_or_never().is_none());
-    advance(&hand, 50);
+    advance(&manual_clock, 50);
     drop(response);
     assert_eq!(polls(&pulse).await, [13, 350, 5, 5]);
 }

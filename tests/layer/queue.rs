@@ -1,4 +1,4 @@
-//! The queue in front of the service: how long a request has waited, by a header of the proxy.
+//! The time that a request waited in front of the service, which a header of the proxy says.
 
 use axum::Router;
 use axum::body::Body;
@@ -13,10 +13,10 @@ use super::request_timers::{advance, assert_timers};
 use super::{NOW, context, counts, expected, pulse_with};
 
 fn pulse() -> (Pulse, Clock, ManualClock) {
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let builder = Pulse::builder().clock(clock.clone());
     let pulse = builder.queue_time_header("X-Request-Start").build();
-    (pulse.unwrap(), clock, hand)
+    (pulse.unwrap(), clock, manual_clock)
 }
 
 async fn send(app: &Router, path: &str, header: &[u8]) {
@@ -27,11 +27,11 @@ async fn send(app: &Router, path: &str, header: &[u8]) {
     response.into_body().collect().await.unwrap();
 }
 
-fn routes(hand: &ManualClock) -> Router {
-    let hand = hand.clone();
+fn routes(manual_clock: &ManualClock) -> Router {
+    let manual_clock = manual_clock.clone();
     let handler = move || {
-        let hand = hand.clone();
-        async move { advance(&hand, 5) }
+        let manual_clock = manual_clock.clone();
+        async move { advance(&manual_clock, 5) }
     };
     Router::new().route("/", get(handler))
 }
@@ -44,11 +44,11 @@ fn ago(clock: &Clock, millis: i64) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_wait_in_the_queue_is_not_part_of_the_requests_time() {
-    let (pulse, clock, hand) = pulse();
+    let (pulse, clock, manual_clock) = pulse();
     for (layered, name) in [
-        (routes(&hand).layer(pulse.layer()), "GET /"),
+        (routes(&manual_clock).layer(pulse.layer()), "GET /"),
         (
-            routes(&hand).layer(pulse.layer().path_only().until_body_end()),
+            routes(&manual_clock).layer(pulse.layer().path_only().until_body_end()),
             "/",
         ),
         (
@@ -56,7 +56,7 @@ async fn a_wait_in_the_queue_is_not_part_of_the_requests_time() {
                 .fallback_service(
                     ServiceBuilder::new()
                         .layer(pulse.layer().named("inner"))
-                        .service(routes(&hand)),
+                        .service(routes(&manual_clock)),
                 )
                 .layer(pulse.layer()),
             "inner",
@@ -69,7 +69,7 @@ async fn a_wait_in_the_queue_is_not_part_of_the_requests_time() {
         let hour = context(&pulse, name).await.hour.unwrap();
         assert_eq!((hour.times.count, hour.times.sum), (2.0, 0.010), "{name}");
     }
-    // The timer's own context has all waits.
+    // The context of the timer `queue` has all waits.
     let queue = context(&pulse, "queue").await.hour.unwrap();
     assert_eq!(queue.times.count, 6.0);
     assert_eq!(queue.times.min, 0.02);
@@ -79,8 +79,8 @@ async fn a_wait_in_the_queue_is_not_part_of_the_requests_time() {
 
 #[tokio::test]
 async fn impossible_waits_are_counted_and_health_warns_of_them() {
-    let (pulse, clock, hand) = pulse();
-    let app = routes(&hand).layer(pulse.layer());
+    let (pulse, clock, manual_clock) = pulse();
+    let app = routes(&manual_clock).layer(pulse.layer());
     for wait in [-1, -3_600_000, 60_000, 60_001, i64::from(u32::MAX)] {
         send(&app, "/", &ago(&clock, wait)).await;
     }
@@ -110,15 +110,17 @@ async fn impossible_waits_are_counted_and_health_warns_of_them() {
 
 #[tokio::test]
 async fn no_header_is_read_without_the_setting() {
-    let (pulse, hand) = super::pulse();
-    let app = routes(&hand).layer(pulse.layer());
+    let (pulse, manual_clock) = super::pulse();
+    let app = routes(&manual_clock).layer(pulse.layer());
     send(&app, "/", NOW.to_string().as_bytes()).await;
     assert_eq!(counts(&pulse).await, expected([("GET /", 1)]));
     assert!(pulse.health().recording.queue.is_none());
 
     // A request without the header has no wait.
-    let (pulse, _, hand) = self::pulse();
-    let app = routes(&hand).layer(pulse.layer()).layer(pulse.layer());
+    let (pulse, _, manual_clock) = self::pulse();
+    let app = routes(&manual_clock)
+        .layer(pulse.layer())
+        .layer(pulse.layer());
     super::send(&app, "GET", "/").await;
     assert_eq!(counts(&pulse).await, expected([("GET /", 1)]));
     assert_eq!(pulse.health().recording.queue.unwrap().timed, 0);
@@ -126,11 +128,11 @@ async fn no_header_is_read_without_the_setting() {
 
 #[tokio::test]
 async fn the_wait_of_an_ignored_request_is_not_recorded() {
-    let (pulse, hand) = pulse_with(|builder| {
+    let (pulse, manual_clock) = pulse_with(|builder| {
         let builder = builder.queue_time_header("x-request-start");
         builder.ignore(["/"])
     });
-    let app = routes(&hand).layer(pulse.layer());
+    let app = routes(&manual_clock).layer(pulse.layer());
     send(&app, "/", b"soon").await;
     assert_eq!(counts(&pulse).await, expected([]));
     assert_eq!(pulse.health().recording.queue.unwrap().unreadable, 0);

@@ -1,4 +1,4 @@
-//! Requests that were measured elsewhere.
+//! Requests that the service measures itself, and passes to `Pulse::record`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::rig::reads::{StoreOf, StoreReads};
 
 #[tokio::test]
 async fn a_recorded_request_counts_like_a_request_through_the_layer() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     pulse.record("GET /", Duration::from_micros(1_500), StatusCode::OK);
     pulse.record("GET /", Duration::from_micros(500), StatusCode::BAD_GATEWAY);
     pulse.record("POST /", Duration::from_millis(7), Outcome::Cancelled);
@@ -43,7 +43,7 @@ async fn a_recorded_request_counts_like_a_request_through_the_layer() {
 
 #[tokio::test]
 async fn no_duration_is_too_long_for_the_sums() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     for _ in 0..3 {
         pulse.record("forever", Duration::MAX, StatusCode::OK);
         pulse.record_duration("queue", Duration::MAX);

@@ -1,4 +1,5 @@
-//! Timers within requests: which request they count under, and which part of its time they cover.
+//! Timers within requests: the request under which a timer counts, and the part of the request's time that the timer
+//! covers.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -23,8 +24,8 @@ async fn timers(pulse: &Pulse, name: &str) -> Timers {
     context(pulse, name).await.hour.unwrap().aggregate.timers
 }
 
-/// Asserts the time that timers cover of a context's requests, and each timer's count, requests, sum and covered time.
-/// Times are in milliseconds.
+/// Asserts the timers within the requests of a context: the time that all timers cover together, and for each timer its
+/// count, its requests, its sum and the time that it covers. Times are in milliseconds.
 pub(super) async fn assert_timers<const N: usize>(
     pulse: &Pulse,
     context: &str,
@@ -49,39 +50,41 @@ fn millis(n: u64) -> u64 {
     n * 1_000_000
 }
 
-pub(super) fn advance(hand: &ManualClock, millis: u64) {
-    hand.advance(Duration::from_millis(millis));
+pub(super) fn advance(manual_clock: &ManualClock, millis: u64) {
+    manual_clock.advance(Duration::from_millis(millis));
 }
 
 /// A router with one route, `GET /`, recorded by `pulse`. The handler gets the pulse and its manual clock.
 pub(super) fn app<F, R>(
     pulse: &Pulse,
-    hand: &ManualClock,
+    manual_clock: &ManualClock,
     handler: impl Fn(Pulse, ManualClock) -> F + Clone + Send + Sync + 'static,
 ) -> Router
 where
     F: Future<Output = R> + Send + 'static,
     R: IntoResponse + 'static,
 {
-    let (inner, hand) = (pulse.clone(), hand.clone());
-    let handler = move || handler(inner.clone(), hand.clone());
+    let (inner, manual_clock) = (pulse.clone(), manual_clock.clone());
+    let handler = move || handler(inner.clone(), manual_clock.clone());
     Router::new().route("/", get(handler)).layer(pulse.layer())
 }
 
 #[tokio::test]
 async fn timers_one_after_another_cover_their_sum() {
-    let (pulse, hand) = pulse();
-    let app = app(&pulse, &hand, |pulse, hand| async move {
+    let (pulse, manual_clock) = pulse();
+    let app = app(&pulse, &manual_clock, |pulse, manual_clock| async move {
         for _ in 0..3 {
             let timer = pulse.timer("db");
-            advance(&hand, 2);
+            advance(&manual_clock, 2);
             tokio::task::yield_now().await;
             timer.stop();
-            advance(&hand, 1);
+            advance(&manual_clock, 1);
         }
-        pulse.time("render", async { advance(&hand, 5) }).await;
+        pulse
+            .time("render", async { advance(&manual_clock, 5) })
+            .await;
         let cached = pulse.timer("cached");
-        advance(&hand, 1);
+        advance(&manual_clock, 1);
         cached.discard();
         "done"
     });
@@ -101,22 +104,22 @@ async fn timers_one_after_another_cover_their_sum() {
 
 #[tokio::test]
 async fn concurrent_and_nested_timers_cover_their_time_once() {
-    let (pulse, hand) = pulse();
-    let app = app(&pulse, &hand, |pulse, hand| async move {
-        advance(&hand, 1);
+    let (pulse, manual_clock) = pulse();
+    let app = app(&pulse, &manual_clock, |pulse, manual_clock| async move {
+        advance(&manual_clock, 1);
         let all = pulse.timer("all");
         let queries = [1, 2, 4].map(|rounds| {
-            let hand = hand.clone();
+            let manual_clock = manual_clock.clone();
             pulse.time("db", async move {
                 for _ in 0..rounds {
-                    advance(&hand, 1);
+                    advance(&manual_clock, 1);
                     tokio::task::yield_now().await;
                 }
             })
         });
         futures_util::future::join_all(queries).await;
         all.stop();
-        advance(&hand, 1);
+        advance(&manual_clock, 1);
         "done"
     });
     send(&app, "GET", "/").await;
@@ -136,13 +139,17 @@ async fn concurrent_and_nested_timers_cover_their_time_once() {
 #[tokio::test]
 async fn a_cancelled_request_and_a_panic_have_their_timers() {
     for is_panicking in [false, true] {
-        let (pulse, hand) = pulse();
-        let app = app(&pulse, &hand, move |pulse, hand| async move {
-            let _timer = pulse.timer("db");
-            advance(&hand, 3);
-            assert!(!is_panicking, "on purpose");
-            std::future::pending::<&str>().await
-        });
+        let (pulse, manual_clock) = pulse();
+        let app = app(
+            &pulse,
+            &manual_clock,
+            move |pulse, manual_clock| async move {
+                let _timer = pulse.timer("db");
+                advance(&manual_clock, 3);
+                assert!(!is_panicking, "on purpose");
+                std::future::pending::<&str>().await
+            },
+        );
         let mut request = Box::pin(AssertUnwindSafe(send(&app, "GET", "/")).catch_unwind());
         assert_eq!(request.as_mut().now_or_never().is_some(), is_panicking);
         drop(request);
@@ -159,21 +166,20 @@ pub(super) fn assert_no_request_left(pulse: &Pulse) {
 
 #[tokio::test]
 async fn timers_of_spawned_tasks_count_if_the_tasks_run_within_the_request() {
-    let (pulse, hand) = pulse();
-    let app = app(&pulse, &hand, |pulse, hand| async move {
+    let (pulse, manual_clock) = pulse();
+    let app = app(&pulse, &manual_clock, |pulse, manual_clock| async move {
         let job = |name: &'static str, millis| {
-            let (pulse, hand) = (pulse.clone(), hand.clone());
+            let (pulse, manual_clock) = (pulse.clone(), manual_clock.clone());
             async move {
                 tokio::task::yield_now().await;
                 let timer = pulse.timer(name);
                 tokio::task::yield_now().await;
-                advance(&hand, millis);
+                advance(&manual_clock, millis);
                 timer.stop();
             }
         };
         tokio::spawn(pulse.within(job("within", 2))).await.unwrap();
         tokio::spawn(job("without", 3)).await.unwrap();
-        // Spawns a task within another task, and runs a task on another thread.
         let nested = pulse.within({
             let pulse = pulse.clone();
             let nested = job("within", 4);
@@ -197,26 +203,26 @@ async fn timers_of_spawned_tasks_count_if_the_tasks_run_within_the_request() {
 
 #[tokio::test]
 async fn a_timer_that_outlives_its_request_counts_when_it_ends() {
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let (release, (sender, spawned)) = (Arc::new(Notify::new()), mpsc::channel());
     let released = release.clone();
-    let app = app(&pulse, &hand, move |pulse, hand| {
+    let app = app(&pulse, &manual_clock, move |pulse, manual_clock| {
         let (sender, released) = (sender.clone(), released.clone());
         async move {
-            let (inner, time) = (pulse.clone(), hand.clone());
+            let (inner, clock) = (pulse.clone(), manual_clock.clone());
             let audit = pulse.within(async move {
                 let timer = inner.timer("audit");
                 let discarded = inner.timer("discarded");
                 released.notified().await;
-                advance(&time, 10);
+                advance(&clock, 10);
                 timer.stop();
                 discarded.discard();
-                inner.time("later", async { advance(&time, 1) }).await;
-                inner.time("audit", async { advance(&time, 2) }).await;
+                inner.time("later", async { advance(&clock, 1) }).await;
+                inner.time("audit", async { advance(&clock, 2) }).await;
             });
             sender.send(tokio::spawn(audit)).unwrap();
             tokio::task::yield_now().await;
-            advance(&hand, 4);
+            advance(&manual_clock, 4);
             "done"
         }
     });
@@ -240,18 +246,22 @@ async fn a_timer_that_outlives_its_request_counts_when_it_ends() {
 async fn a_request_that_is_not_recorded_has_no_timers() {
     for is_ignored in [false, true] {
         let ignored = is_ignored.then_some("/");
-        let (pulse, hand) = pulse_with(|builder| builder.ignore(ignored));
-        let app = app(&pulse, &hand, move |pulse, hand| async move {
-            pulse.time("db", async { advance(&hand, 2) }).await;
-            let inner = pulse.clone();
-            let task = pulse.within(async move { inner.timer("task").stop() });
-            tokio::spawn(task).await.unwrap();
-            let mut response = Response::new(Body::empty());
-            if !is_ignored {
-                response.extensions_mut().insert(Unrecorded);
-            }
-            response
-        });
+        let (pulse, manual_clock) = pulse_with(|builder| builder.ignore(ignored));
+        let app = app(
+            &pulse,
+            &manual_clock,
+            move |pulse, manual_clock| async move {
+                pulse.time("db", async { advance(&manual_clock, 2) }).await;
+                let inner = pulse.clone();
+                let task = pulse.within(async move { inner.timer("task").stop() });
+                tokio::spawn(task).await.unwrap();
+                let mut response = Response::new(Body::empty());
+                if !is_ignored {
+                    response.extensions_mut().insert(Unrecorded);
+                }
+                response
+            },
+        );
         send(&app, "GET", "/").await;
         let timers = expected([("db", 1), ("task", 1)]);
         assert_eq!(counts(&pulse).await, timers, "ignored: {is_ignored}");
@@ -261,16 +271,18 @@ async fn a_request_that_is_not_recorded_has_no_timers() {
 
 #[tokio::test]
 async fn timers_run_until_the_end_of_a_body_that_is_timed() {
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let inner = pulse.clone();
     let handler = move || {
-        let (pulse, hand) = (inner.clone(), hand.clone());
+        let (pulse, manual_clock) = (inner.clone(), manual_clock.clone());
         async move {
-            pulse.time("head", async { advance(&hand, 1) }).await;
+            pulse
+                .time("head", async { advance(&manual_clock, 1) })
+                .await;
             let frames = futures_util::stream::iter(0..3).then(move |_| {
-                let (pulse, hand) = (pulse.clone(), hand.clone());
+                let (pulse, manual_clock) = (pulse.clone(), manual_clock.clone());
                 async move {
-                    pulse.time("row", async { advance(&hand, 2) }).await;
+                    pulse.time("row", async { advance(&manual_clock, 2) }).await;
                     Ok::<_, Infallible>("row")
                 }
             });

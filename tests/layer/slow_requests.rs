@@ -29,7 +29,7 @@ async fn slowest(pulse: &Pulse, context: Option<&str>) -> Vec<SlowRequest> {
     listed(pulse, context).await.slowest().cloned().collect()
 }
 
-/// The listed requests of all contexts, or of one.
+/// The listed requests of a context; for `None`, of all contexts.
 pub(super) async fn listed(pulse: &Pulse, context: Option<&str>) -> SlowRequests {
     pulse.flush().await.unwrap();
     let context = context.map(|name| ContextId::new(Kind::Http, name));
@@ -62,11 +62,11 @@ async fn recorded(
     [request.trace_id, request.path].map(|text| text.map(|text| text.to_string()))
 }
 
-/// A router in which each request takes a microsecond longer than the last, so no two durations are equal.
-fn users(pulse: &Pulse, hand: &ManualClock) -> Router {
-    let (hand, next) = (hand.clone(), Arc::new(AtomicU64::new(1)));
+/// A router in which each request takes a microsecond longer than the request before, so no two durations are equal.
+fn users(pulse: &Pulse, manual_clock: &ManualClock) -> Router {
+    let (manual_clock, next) = (manual_clock.clone(), Arc::new(AtomicU64::new(1)));
     let handler = move || {
-        hand.advance(Duration::from_micros(next.fetch_add(1, Ordering::Relaxed)));
+        manual_clock.advance(Duration::from_micros(next.fetch_add(1, Ordering::Relaxed)));
         async { "user" }
     };
     Router::new()
@@ -77,8 +77,8 @@ fn users(pulse: &Pulse, hand: &ManualClock) -> Router {
 
 #[tokio::test]
 async fn a_listed_request_has_its_time_its_end_and_its_outcome() {
-    let (pulse, hand) = pulse_with(|builder| builder.instance("web-1"));
-    let slow = hand.clone();
+    let (pulse, manual_clock) = pulse_with(|builder| builder.instance("web-1"));
+    let slow = manual_clock.clone();
     let handler = |Path(status): Path<u16>| async move {
         slow.advance(Duration::from_millis(u64::from(status)));
         StatusCode::from_u16(status).unwrap()
@@ -112,21 +112,21 @@ async fn a_listed_request_has_its_time_its_end_and_its_outcome() {
         ("GET /never", 0, None, Outcome::Cancelled, false),
     ];
     assert_eq!(rows, expected);
-    // The requests ended within the second that was drained.
+    // A drain moves the end of each request into the second that it drains.
     let is_within = |request: &SlowRequest| request.ended.div_euclid(1_000) == NOW;
     assert!(slowest[..3].iter().all(is_within), "{slowest:?}");
     assert!(slowest.iter().all(|r| *r.instance == *"web-1"));
 }
 
-/// The tests of `src/layer/details.rs` cover the values of ids and paths.
+/// Tests in `src/layer/details.rs` cover more values of ids and paths.
 #[tokio::test]
 async fn a_trace_id_and_a_path_without_its_query_are_kept_only_if_configured() {
     for (keeps_ids, keeps_paths) in [(false, false), (true, false), (false, true)] {
-        let (pulse, hand) = pulse_with(|builder| {
+        let (pulse, manual_clock) = pulse_with(|builder| {
             let builder = builder.keep_trace_ids(keeps_ids);
             builder.keep_request_paths(keeps_paths)
         });
-        let app = users(&pulse, &hand);
+        let app = users(&pulse, &manual_clock);
         let traceparent = format!("00-{TRACE}-00f067aa0ba902b7-01");
         let both = [("x-request-id", "mine"), ("traceparent", &*traceparent)];
         for (uri, headers, id, path) in [
@@ -144,7 +144,7 @@ async fn a_trace_id_and_a_path_without_its_query_are_kept_only_if_configured() {
 
 #[tokio::test]
 async fn a_layer_of_a_nested_router_records_the_whole_path() {
-    let (pulse, _hand) = pulse_with(|builder| builder.keep_request_paths(true));
+    let (pulse, _) = pulse_with(|builder| builder.keep_request_paths(true));
     let users = Router::new().route("/users/{id}", get(|| async { "user" }));
     let both = Router::new().nest("/api", users.layer(pulse.layer()));
     let apps = [both.clone(), both.layer(pulse.layer())];
@@ -154,26 +154,27 @@ async fn a_layer_of_a_nested_router_records_the_whole_path() {
     }
 }
 
-/// A slow request and a fast failed request wait for 93 ms in front of the service, compute for 63 ms, and wait for
-/// 40 ms. Eleven timers run within each request.
+/// Each request waits for 93 ms in front of the service, computes for 63 ms, and waits for 40 ms. Of the eleven timers
+/// within a request, a list keeps eight. The first request is among the slowest, and the second only among the failed.
 #[tokio::test]
 async fn a_listed_request_keeps_the_parts_of_its_time() {
     for (is_slow, status) in [(true, StatusCode::OK), (false, StatusCode::BAD_GATEWAY)] {
-        let (pulse, hand) = pulse_with(|builder| builder.queue_time_header("x-request-start"));
-        let (timing, time) = (pulse.clone(), hand.clone());
+        let (pulse, manual_clock) =
+            pulse_with(|builder| builder.queue_time_header("x-request-start"));
+        let (timing, clock) = (pulse.clone(), manual_clock.clone());
         let handler = move || async move {
             let render = timing.timer("render");
             for number in 1..=10 {
                 for _ in 0..number {
                     let timer = timing.timer(&format!("db:{number}"));
-                    advance(&time, 1);
+                    advance(&clock, 1);
                     timer.stop();
                 }
             }
             render.stop();
-            advance(&time, 5);
+            advance(&clock, 5);
             tokio::task::yield_now().await;
-            advance(&time, 3);
+            advance(&clock, 3);
             status
         };
         let app = Router::new().route("/", get(handler));
@@ -185,7 +186,7 @@ async fn a_listed_request_keeps_the_parts_of_its_time() {
         let request = Request::get("/").header("x-request-start", start);
         let mut call = std::pin::pin!(app.oneshot(request.body(Body::empty()).unwrap()));
         assert!((&mut call).now_or_never().is_none());
-        advance(&hand, 40);
+        advance(&manual_clock, 40);
         assert_eq!(call.await.unwrap().status(), status);
 
         let list = listed(&pulse, Some("GET /")).await;
@@ -214,7 +215,7 @@ async fn a_listed_request_keeps_the_parts_of_its_time() {
 
 #[tokio::test]
 async fn a_request_that_was_measured_elsewhere_is_listed_too() {
-    let (pulse, _hand) = pulse_with(|builder| builder.keep_request_paths(true));
+    let (pulse, _) = pulse_with(|builder| builder.keep_request_paths(true));
     pulse.record("GET /", Duration::from_secs(2), StatusCode::NOT_FOUND);
     pulse.record("GET /", Duration::from_secs(1), Outcome::Cancelled);
     pulse.record_duration("job", Duration::from_secs(9));
@@ -241,7 +242,7 @@ async fn raise_thresholds(pulse: &Pulse, contexts: &[&str]) {
 
 #[tokio::test]
 async fn a_failed_request_is_listed_however_fast_it_was() {
-    let (pulse, hand) = pulse_with(|builder| {
+    let (pulse, manual_clock) = pulse_with(|builder| {
         let builder = builder.keep_request_paths(true).keep_trace_ids(true);
         builder.count_as_error(|head| head.is_error() || head.status == StatusCode::CONFLICT)
     });
@@ -252,7 +253,7 @@ async fn a_failed_request_is_listed_however_fast_it_was() {
     let contexts = ["GET /{status}", "GET /boom/{n}"];
     raise_thresholds(&pulse, &contexts).await;
     for app in layered(&pulse, routes) {
-        hand.advance(Duration::from_secs(1));
+        manual_clock.advance(Duration::from_secs(1));
         for path in ["/200", "/404", "/409", "/502"] {
             let request = Request::get(path).header("x-request-id", &path[1..]);
             let request = request.body(Body::empty()).unwrap();

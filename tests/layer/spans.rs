@@ -26,7 +26,7 @@ fn subscribe(pulse: &Pulse) -> DefaultGuard {
 }
 
 /// Reports a statement that has ended after `millis`.
-fn ended(sql: &str, millis: u64) {
+fn report_ended(sql: &str, millis: u64) {
     let elapsed_secs = Duration::from_millis(millis).as_secs_f64();
     tracing::event!(
         target: "sqlx::query",
@@ -39,10 +39,9 @@ fn ended(sql: &str, millis: u64) {
     );
 }
 
-/// Runs a statement for `millis`.
-fn run(hand: &ManualClock, sql: &str, millis: u64) {
-    advance(hand, millis);
-    ended(sql, millis);
+fn run(manual_clock: &ManualClock, sql: &str, millis: u64) {
+    advance(manual_clock, millis);
+    report_ended(sql, millis);
 }
 
 fn client_span() -> Span {
@@ -58,26 +57,32 @@ fn client_span() -> Span {
 
 #[tokio::test]
 async fn statements_are_timers_of_their_request_and_overlaps_count_once() {
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let _subscribed = subscribe(&pulse);
-    let app = app(&pulse, &hand, |pulse, hand| async move {
-        run(&hand, "SELECT id FROM users", 3);
+    let app = app(&pulse, &manual_clock, |pulse, manual_clock| async move {
+        run(&manual_clock, "SELECT id FROM users", 3);
         for id in 0..100 {
-            run(&hand, &format!("SELECT * FROM orders WHERE id = {id}"), 1);
+            run(
+                &manual_clock,
+                &format!("SELECT * FROM orders WHERE id = {id}"),
+                1,
+            );
             tokio::task::yield_now().await;
-            advance(&hand, 1);
+            advance(&manual_clock, 1);
         }
-        run(&hand, "INSERT INTO visits VALUES (1)", 4);
-        advance(&hand, 1);
-        pulse.time("render", async { advance(&hand, 6) }).await;
+        run(&manual_clock, "INSERT INTO visits VALUES (1)", 4);
+        advance(&manual_clock, 1);
+        pulse
+            .time("render", async { advance(&manual_clock, 6) })
+            .await;
         // This statement began 2 ms before the end of the insert.
-        ended("SELECT 1 FROM tags", 9);
+        report_ended("SELECT 1 FROM tags", 9);
         "done"
     });
     for _ in 0..2 {
         send(&app, "GET", "/").await;
     }
-    run(&hand, "DELETE FROM visits", 5);
+    run(&manual_clock, "DELETE FROM visits", 5);
     let expected = [
         ("sql SELECT users", [2, 2, 6, 6]),
         ("sql SELECT orders", [200, 2, 200, 200]),
@@ -93,22 +98,22 @@ async fn statements_are_timers_of_their_request_and_overlaps_count_once() {
 
 #[tokio::test]
 async fn tasks_and_threads_that_take_over_the_span_belong_to_the_request() {
-    let (pulse, hand) = pulse();
-    // Another layer wants all spans.
+    let (pulse, manual_clock) = pulse();
+    // Another layer enables all spans.
     let sink = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
     let subscriber = tracing_subscriber::registry()
         .with(pulse.tracing())
         .with(sink);
     let _subscribed = subscriber.set_default();
-    let app = app(&pulse, &hand, |_, hand| async move {
-        let task = |hand: ManualClock, sql: &'static str| async move {
+    let app = app(&pulse, &manual_clock, |_, manual_clock| async move {
+        let task = |manual_clock: ManualClock, sql: &'static str| async move {
             tokio::task::yield_now().await;
-            run(&hand, sql, 1);
+            run(&manual_clock, sql, 1);
         };
         for task in [
-            task(hand.clone(), "SELECT 1 FROM a").in_current_span(),
-            task(hand.clone(), "SELECT 1 FROM b").instrument(tracing::trace_span!("own")),
-            task(hand.clone(), "SELECT 1 FROM none").instrument(Span::none()),
+            task(manual_clock.clone(), "SELECT 1 FROM a").in_current_span(),
+            task(manual_clock.clone(), "SELECT 1 FROM b").instrument(tracing::trace_span!("own")),
+            task(manual_clock.clone(), "SELECT 1 FROM none").instrument(Span::none()),
         ] {
             tokio::spawn(task).await.unwrap();
         }
@@ -118,7 +123,7 @@ async fn tasks_and_threads_that_take_over_the_span_belong_to_the_request() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let _subscribed = dispatch.set_default();
-                span.in_scope(|| run(&hand, "SELECT 1 FROM c", 1));
+                span.in_scope(|| run(&manual_clock, "SELECT 1 FROM c", 1));
             });
         });
         "done"
@@ -132,28 +137,30 @@ async fn tasks_and_threads_that_take_over_the_span_belong_to_the_request() {
 
 #[tokio::test]
 async fn a_span_is_a_timer_until_it_ends_and_nested_calls_count_once() {
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let _subscribed = subscribe(&pulse);
-    let app = app(&pulse, &hand, |_, hand| async move {
+    let app = app(&pulse, &manual_clock, |_, manual_clock| async move {
         let call = async {
-            advance(&hand, 2);
+            advance(&manual_clock, 2);
             tokio::task::yield_now().await;
             // A retry has a span of the same name.
-            async { advance(&hand, 3) }.instrument(client_span()).await;
+            async { advance(&manual_clock, 3) }
+                .instrument(client_span())
+                .await;
             Span::current().record("otel.status_code", "ERROR");
             Span::current().record("error.message", "no answer");
         };
         call.instrument(client_span()).await;
         let render = tracing::debug_span!("render", pulse.timer = Empty, otel.kind = "server");
-        render.in_scope(|| advance(&hand, 4));
+        render.in_scope(|| advance(&manual_clock, 4));
         let named = tracing::debug_span!("pdf", pulse.timer = "invoice");
         named.in_scope(|| {
-            advance(&hand, 1);
+            advance(&manual_clock, 1);
             tracing::error!(error = %"no paper", "not printed");
         });
         // Both spans end here.
         drop((render, named));
-        // These are no timers: a server's span, a span below DEBUG, and one without the field.
+        // No timers: a server's span, a span below DEBUG, and a span without the field `pulse.timer`.
         drop(tracing::info_span!("served", otel.kind = "server").entered());
         drop(tracing::trace_span!("traced", pulse.timer = true).entered());
         drop(tracing::info_span!("other").entered());
@@ -161,7 +168,7 @@ async fn a_span_is_a_timer_until_it_ends_and_nested_calls_count_once() {
     });
     let mut response = Box::pin(send(&app, "GET", "/"));
     assert!((&mut response).now_or_never().is_none());
-    advance(&hand, 10);
+    advance(&manual_clock, 10);
     response.await;
     let expected = [
         ("http GET api.example.com", [1, 1, 15, 15]),
@@ -188,14 +195,14 @@ async fn a_cancelled_request_has_its_statements_until_it_ends() {
             run(&self.0, "SELECT 1 FROM dropped", 3);
         }
     }
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let _subscribed = subscribe(&pulse);
     let (sender, receiver) = std::sync::mpsc::channel();
-    let app = app(&pulse, &hand, move |_, hand| {
+    let app = app(&pulse, &manual_clock, move |_, manual_clock| {
         let sender = sender.clone();
         let waiting = async move {
             sender.send(Span::current()).unwrap();
-            let _statement = Statement(hand);
+            let _statement = Statement(manual_clock);
             std::future::pending::<&str>().await
         };
         // sqlx also runs and drops its statements within the span.
@@ -203,14 +210,14 @@ async fn a_cancelled_request_has_its_statements_until_it_ends() {
     });
     let mut response = Box::pin(send(&app, "GET", "/"));
     assert!((&mut response).now_or_never().is_none());
-    advance(&hand, 4);
+    advance(&manual_clock, 4);
     drop(response);
     assert_no_request_left(&pulse);
-    advance(&hand, 5);
-    // The first statement began 5 ms before the request ended, the second after its end.
+    advance(&manual_clock, 5);
+    // The first statement began 5 ms before the end of the request, the second statement after this end.
     receiver.recv().unwrap().in_scope(|| {
-        ended("SELECT 1 FROM late", 10);
-        ended("SELECT 1 FROM late", 2);
+        report_ended("SELECT 1 FROM late", 10);
+        report_ended("SELECT 1 FROM late", 2);
     });
     let expected = [
         ("sql SELECT dropped", [1, 1, 3, 3]),
@@ -220,22 +227,22 @@ async fn a_cancelled_request_has_its_statements_until_it_ends() {
 }
 
 #[tokio::test]
-async fn the_layer_may_come_first_and_choose_other_spans_and_names() {
+async fn span_timers_may_be_made_before_the_pulse_and_choose_spans_and_names() {
     let timers = SpanTimers::new()
         .spans(|span| span.target() == "cache")
         .name_by(|call| Some(format!("redis {}", call.text("cmd.name")?)));
     let subscriber = tracing_subscriber::registry().with(timers.layer());
     let _subscribed = subscriber.set_default();
-    let (pulse, hand) = pulse_with(|builder| builder.tracing(&timers));
-    let app = app(&pulse, &hand, |_, hand| async move {
+    let (pulse, manual_clock) = pulse_with(|builder| builder.tracing(&timers));
+    let app = app(&pulse, &manual_clock, |_, manual_clock| async move {
         for span in [
             tracing::debug_span!(target: "cache", "command", cmd.name = "GET"),
             tracing::debug_span!(target: "cache", "connect"),
             tracing::debug_span!(target: "other", "other", cmd.name = "GET"),
         ] {
-            async { advance(&hand, 1) }.instrument(span).await;
+            async { advance(&manual_clock, 1) }.instrument(span).await;
         }
-        run(&hand, "SELECT 1 FROM a", 1);
+        run(&manual_clock, "SELECT 1 FROM a", 1);
         "done"
     });
     send(&app, "GET", "/").await;
@@ -249,11 +256,11 @@ async fn the_layer_may_come_first_and_choose_other_spans_and_names() {
 
 #[tokio::test]
 async fn the_log_of_another_layer_stays_as_it_is() {
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let log = |has_layer: bool| {
         let (log, pulse) = (Log::default(), pulse.clone());
-        let app = app(&pulse, &hand, |_, hand| async move {
-            run(&hand, "SELECT 1 FROM a", 1);
+        let app = app(&pulse, &manual_clock, |_, manual_clock| async move {
+            run(&manual_clock, "SELECT 1 FROM a", 1);
             let _client = client_span().entered();
             tracing::info!("hello");
             tracing::error!(error = %"x", "failed");
@@ -290,11 +297,11 @@ async fn health_warns_that_a_filter_hides_statements() {
         conditions.contains(&Condition::HiddenStatements)
     };
     let (registry, filter) = (tracing_subscriber::registry, LevelFilter::INFO);
-    // The event in `ended` counts as one of sqlx's statements.
+    // The event in `report_ended` counts as a statement of sqlx.
     let (inside, _) = pulse();
     let subscriber = registry().with(filter).with(inside.tracing());
     let _subscribed = subscriber.set_default();
-    ended("SELECT 1 FROM a", 1);
+    report_ended("SELECT 1 FROM a", 1);
     assert!(is_hidden(&inside), "with the filter first");
     assert!(!is_hidden(&pulse().0), "without a layer");
     let (outside, _) = pulse();
@@ -311,7 +318,7 @@ async fn health_warns_that_a_filter_hides_statements() {
     let subscriber = registry().with(seen.tracing());
     let _subscribed = subscriber.with(lines.with_filter(filter)).set_default();
     assert!(!is_hidden(&seen), "before its first statement");
-    ended("SELECT 1 FROM a", 1);
+    report_ended("SELECT 1 FROM a", 1);
     assert!(!is_hidden(&seen), "after its first statement");
     assert_eq!(counts(&seen).await["sql SELECT a"], 1);
 }

@@ -11,13 +11,13 @@ use crate::rig::reads::{StoreOf, StoreReads};
 
 #[tokio::test]
 async fn a_timer_writes_its_own_counters_and_not_those_of_all_requests() {
-    let (pulse, hand) = pulse();
+    let (pulse, manual_clock) = pulse();
     let timer = pulse.timer("db:find_user");
-    hand.advance(Duration::from_millis(3));
+    manual_clock.advance(Duration::from_millis(3));
     timer.stop();
     let mut failing = pulse.timer("db:find_user");
     failing.failed();
-    hand.advance(Duration::from_millis(5));
+    manual_clock.advance(Duration::from_millis(5));
     drop(failing);
     let find_user = context(&pulse, "db:find_user").await;
     assert_eq!(find_user.kind, Kind::Timer);
@@ -37,7 +37,7 @@ async fn a_timer_writes_its_own_counters_and_not_those_of_all_requests() {
 
 #[tokio::test]
 async fn each_end_of_a_timer_has_its_outcome() {
-    let (pulse, _hand) = pulse();
+    let (pulse, _) = pulse();
     assert_eq!(pulse.time("done", async { 42 }).await, 42);
     let fine = pulse.try_time("fine", async { Ok::<_, u8>(42) }).await;
     assert_eq!(fine, Ok(42));

@@ -1,4 +1,4 @@
-"""Reads a file of OpenMetrics with the strict parser of PyPI's prometheus_client, and prints what the file has."""
+"""Reads a file of OpenMetrics with the strict parser of PyPI's prometheus_client, and checks the exemplars."""
 
 import sys
 

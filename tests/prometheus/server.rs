@@ -13,12 +13,10 @@ use serde_json::Value;
 
 use super::services::Job;
 
-/// The path of a file in `docs/prometheus`.
 pub fn docs(name: &str) -> String {
     format!("{}/docs/prometheus/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs promtool, which must succeed.
 pub fn promtool(args: &[&str]) {
     let ran = Command::new(binary("PROMTOOL", "promtool"))
         .args(args)

@@ -116,7 +116,7 @@ impl Services {
     }
 }
 
-/// Serves the admin router of a `Pulse` that records something ten times a second, until the process ends.
+/// Serves the admin router of `pulse`, and calls `record` ten times a second, until the process ends.
 async fn serve(pulse: &Pulse, record: impl Fn(&Pulse, u64) + Send + 'static) -> SocketAddr {
     let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! The example `leaderboard` over HTTP. The article's `get_stats_list` (`src/guide/counters_rankings_rows.md`) can read
-//! the example's keys.
+//! The example `leaderboard` over HTTP. Other programs can read the example's keys, which
+//! `src/guide/counters_rankings_rows.md` describes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -91,13 +91,12 @@ async fn in_memory_a_like_can_be_read_once_it_is_answered() {
 }
 
 #[tokio::test]
-async fn in_redis_the_functions_of_the_article_read_the_ranking_and_a_restart_keeps_it() {
+async fn in_redis_other_programs_read_the_ranking_and_a_restart_keeps_it() {
     let server = RedisServer::start().await;
     let env = [("REDIS_URL", &*server.url()), ("PULSE_PREFIX", "")];
     let before = unix_seconds();
     let (example, mut client) = start(&env).await;
     scenario(&mut client).await;
-    // `DyStats.get_stats_list(offset, limit, withscores=True)`, whose page has one more row than `limit`.
     for (page, expected) in [
         ("0 1", [(9, 5.0), (7, 3.0)]),
         ("1 11", [(7, 3.0), (12, 3.0)]),

@@ -11,14 +11,12 @@ use crate::rig::process::TempDir;
 use crate::rig::seed;
 use crate::rig::server::RedisServer;
 
-/// 2023-11-14, 13 minutes after an hour. The log is in the past, to test that the store uses the log's time, not the
-/// system's.
+/// 2023-11-14 22:13:20 UTC. The log is in the past, to test that the store uses the log's time, not the system's.
 const START: i64 = 1_700_000_000;
 
 /// The number of slices that are stored at each precision.
-const SAMPLES: i64 = 120;
+const SLICES: i64 = 120;
 
-/// Starts the example with a log.
 pub async fn serve(log: &str, redis_url: &str) -> (Demo, Client) {
     let dir = TempDir::new("log");
     let file = dir.path().join("access.log");
@@ -42,12 +40,11 @@ const CLOCK_AHEAD: i64 = 60;
 
 /// The start of the newest slice that may have been removed, because the service's clock has advanced since the last
 /// line. Older slices may remain until the cleaner removes them.
-fn cutoff(answer: &Value, model: &Model, width: i64, samples: i64) -> i64 {
+fn cutoff(answer: &Value, model: &Model, width: i64, slices: i64) -> i64 {
     let now = answer["as_of"].as_i64().unwrap().max(model.last) + CLOCK_AHEAD;
-    now.div_euclid(width) * width - width * samples
+    now.div_euclid(width) * width - width * slices
 }
 
-/// Checks the counters of each context, and of all contexts together.
 async fn counters_equal_the_model(client: &mut Client, model: &Model) {
     let names: Vec<&str> = model.contexts().chain([ALL]).collect();
     for context in names {
@@ -65,7 +62,7 @@ async fn counters_equal_the_model(client: &mut Client, model: &Model) {
             for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400] {
                 let path = query("counters", "name", &name) + &format!("&precision={precision}");
                 let answer = client.json(&path).await;
-                let cutoff = cutoff(&answer, model, precision, SAMPLES);
+                let cutoff = cutoff(&answer, model, precision, SLICES);
                 let samples = answer["samples"].clone();
                 let mut found: Vec<(i64, i64)> = serde_json::from_value(samples).unwrap();
                 found.retain(|(slice, _)| *slice > cutoff);
@@ -79,13 +76,13 @@ async fn counters_equal_the_model(client: &mut Client, model: &Model) {
     }
 }
 
-/// Checks that exactly the slices with lines have percentiles: the stored minutes, half hours and six hours.
+/// Checks that exactly the slices with lines have a median, in each tier: minutes, half hours and six hours.
 async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Model) {
-    for (width, samples) in [(60, 130), (1_800, 98), (21_600, 60)] {
+    for (width, slices) in [(60, 130), (1_800, 98), (21_600, 60)] {
         let path = query("series", "context", "GET /") + "&metric=p50";
         let answer = client.json(&format!("{path}&precision={width}")).await;
         let points = answer["points"].as_array().unwrap().iter();
-        let cutoff = cutoff(&answer, model, width, samples);
+        let cutoff = cutoff(&answer, model, width, slices);
         let is_retained = |slice: &i64| *slice > cutoff;
         let found = points.map(|point| point[0].as_i64().unwrap());
         let found: Vec<i64> = found.filter(is_retained).collect();
@@ -166,7 +163,7 @@ async fn in_memory_a_log_is_shown_exactly() {
     assert!(status.is_some_and(|status| status.success()));
 }
 
-/// The log has three weeks. Most of its minutes are no longer stored.
+/// The log covers three weeks. Most of its minutes are no longer stored.
 #[tokio::test]
 async fn in_redis_the_retained_part_of_a_long_log_is_shown_exactly() {
     let model = generated(START, 21 * 24, 8_000, seed::seed());

@@ -1,4 +1,4 @@
-//! The fields of lines in each format, and lines that cannot be read.
+//! The fields of log lines in each format, and lines that cannot be read.
 
 use std::time::Duration;
 
@@ -172,7 +172,7 @@ fn the_duration_in_an_nginx_line_may_have_a_name() {
 
 #[test]
 fn a_request_that_the_client_gave_up_is_cancelled() {
-    // If nginx has no status, it writes 000. `programs` tests 499.
+    // nginx writes 000 if it has no status. `programs.rs` tests the status 499.
     let line = nginx("14/Nov/2023:22:13:20 +0000", "GET / HTTP/1.1", "000", "0.1");
     let given_up = fields(Format::Combined, &line).unwrap().3;
     assert_eq!(given_up, Ending::GivenUp);
@@ -201,7 +201,7 @@ fn a_line_that_can_be_read_determines_the_format() {
     }
 }
 
-/// Each of these ends makes a line of the common format unreadable. `programs` tests lines that can be read.
+/// Each of these ends makes a line of the common format unreadable. `programs.rs` tests lines that can be read.
 #[test]
 fn untimed_lines_that_cannot_be_read() {
     let common = "h - - [14/Nov/2023:23:13:20 +0100] \"GET /a?b HTTP/1.1\" 503 -";
@@ -219,7 +219,6 @@ fn untimed_lines_that_cannot_be_read() {
     }
 }
 
-/// All lines are JSON that a program could write.
 #[test]
 fn json_lines_that_can_or_cannot_be_read() {
     let caddy = |ts: &str, took: &str, status: &str| {

@@ -62,8 +62,8 @@ impl Model {
     }
 }
 
-/// A log of some hours. A few lines are up to four seconds out of order. The log has an hour without requests, lines
-/// that cannot be read, and both kinds of line ends. The last line has no end.
+/// A log of `hours` hours. A few lines are up to four seconds out of order. The log has an hour without requests, lines
+/// that cannot be read, and both kinds of line ends. The last line has no line end.
 pub fn generated(start: i64, hours: i64, lines: usize, seed: u64) -> Model {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut model = Model::default();

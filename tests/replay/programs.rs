@@ -1,9 +1,9 @@
 //! Access logs of real programs: nginx 1.22.1, Caddy 2.6.2 and Caddy 2.11.7 wrote the files in `logs`. Each program was
-//! a proxy in front of the same service, and got the same requests.
+//! a proxy in front of the same service.
 //!
-//! The eleven requests are in `assert_requests` below: a slow page (0.3 s), a failing page, a missing page, a rare
-//! method, a request that the client gave up after 0.5 s, quotes, a user `bob "x" [y]`, and others. Some files also
-//! have bytes that are not a request.
+//! Most files begin with the same eleven requests, which `assert_requests` lists: a slow page (0.3 s), a failing page,
+//! a missing page, a rare method, a request that the client gave up after 0.5 s, quotes, a user `bob "x" [y]`, and
+//! others. Some files also have bytes that are not a request.
 
 use std::path::Path;
 
@@ -92,7 +92,7 @@ fn logs_of_nginx() {
     assert_requests("nginx_timed.log", &lines);
     assert_eq!(lines[0], (AT, "GET /".into(), Some(8_000), status(200)));
     assert_eq!(lines[7].2, Some(493_000));
-    // `OPTIONS *`, and the first bytes of TLS.
+    // The other lines are of `OPTIONS *`, and of the first bytes of a TLS connection.
     for line in &lines[11..] {
         assert_eq!((&*line.1, line.3), ("<unmatched>", status(400)));
     }
@@ -106,8 +106,8 @@ fn logs_of_nginx() {
 
 #[test]
 fn logs_of_nginx_as_csv() {
-    // The `log_format` in the docs of the example's module `line`, but with raw paths instead of templates. nginx
-    // measures milliseconds, and this format writes them as microseconds.
+    // The file has the `log_format` in the docs of the example's module `line`, but with raw paths instead of
+    // templates. nginx measures milliseconds, and this format writes them as microseconds.
     let (format, lines) = read("nginx.csv");
     let lines: Vec<_> = lines.into_iter().map(Result::unwrap).collect();
     assert_eq!((format, lines.len()), (Format::Csv, 16));
@@ -146,15 +146,15 @@ fn logs_of_caddy_with_other_settings() {
     let (format, lines) = read("caddy_settings.log");
     assert_eq!(format, Format::Caddy);
     let slow = |second, micros| Ok((second, "GET /slow".to_owned(), Some(micros), status(200)));
-    // `time_format iso8601`, of a process in India, and `rfc3339_nano`.
+    // Written with `time_format iso8601` in the time zone of India, and with `time_format rfc3339_nano`.
     assert_eq!(lines[2], slow(AT + 201, 302_992));
     assert_eq!(lines[3], slow(AT + 202, 301_669));
     for (line, why) in [
-        (0, "`duration_format`"), // string
-        (1, "`duration_format`"), // string
+        (0, "`duration_format`"), // `duration_format string`
+        (1, "`duration_format`"), // `duration_format string`
         (4, "with a zone"),       // `time_format common_log`
-        (5, "`duration_format`"), // ms
-        (6, "`duration_format`"), // nano
+        (5, "`duration_format`"), // `duration_format ms`
+        (6, "`duration_format`"), // `duration_format nano`
         (7, "with a zone"),       // `time_format wall`, which has no zone
     ] {
         let unreadable = lines[line].clone().unwrap_err().0;

@@ -16,7 +16,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The text as JSON; null if the text is not JSON. Panics if an object has a field twice, because parsers drop one.
+    /// The text as JSON; null if the text is not JSON. Panics if an object has a field twice, because a parser keeps
+    /// only one of the two.
     pub fn json(&self) -> Value {
         let json: Value = serde_json::from_str(&self.text).unwrap_or_default();
         let written = self.text.matches("\":").count() - self.text.matches("\\\":").count();
@@ -71,8 +72,8 @@ pub async fn ask(app: &Router, uri: &str) -> (StatusCode, Value) {
     (answer.status, answer.json())
 }
 
-/// Sends a GET. Returns the JSON of the answer, which must be 200. Asks again if the store was too slow, as happens on
-/// a busy machine.
+/// Sends a GET, and returns the JSON of the answer, whose status must be 200. Asks again if the store was too slow, as
+/// happens on a busy machine.
 pub async fn json(app: &Router, uri: &str) -> Value {
     look_until(PATIENCE, async || match ask(app, uri).await {
         (StatusCode::OK, answer) => Ok(answer),

@@ -35,7 +35,7 @@ impl JournalKeys {
         holder.map(|holder| name(&holder).unwrap_or(holder))
     }
 
-    /// The names of the fields with fences, sorted. Each contains the id of an instance, which a reset changes.
+    /// The sorted names of the fields with fences. Each name contains the id of an instance. A reset changes the ids.
     pub async fn fences(&self, conn: &mut MultiplexedConnection) -> Vec<String> {
         let mut fences: Vec<String> = issue(conn, "HKEYS", &self.state).await;
         fences.retain(|field| field.starts_with("f:"));
@@ -43,13 +43,12 @@ impl JournalKeys {
         fences
     }
 
-    /// A field of the state; empty if it does not exist.
+    /// A field of the state; empty if there is none.
     pub async fn field(&self, conn: &mut MultiplexedConnection, name: &str) -> String {
         let value: Option<String> = issue(conn, "HGET", (&self.state, name)).await;
         value.unwrap_or_default()
     }
 
-    /// Whether a round has begun and not ended.
     pub async fn is_in_a_round(&self, conn: &mut MultiplexedConnection) -> bool {
         !self.field(conn, "upto").await.is_empty()
     }

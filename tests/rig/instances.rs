@@ -28,7 +28,7 @@ impl TestFolder {
         Self::with_history(store, clock, instance, max_records, None)
     }
 
-    /// A folder that asks for a history of `days` days, if any.
+    /// A folder that asks for a history of `days` days, or for no history.
     pub fn with_history(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -87,7 +87,6 @@ impl TestFolder {
         self.folder.write_by_hand(write).await
     }
 
-    /// Releases the lease, so that another instance can fold.
     pub async fn release(&self) -> Result<(), StoreError> {
         self.folder.release().await
     }
@@ -139,7 +138,6 @@ impl TestFlusher {
             .counters(|counters| counters.lost.samples)
     }
 
-    /// The number of calls that this instance has replayed.
     pub fn replayed(&self) -> u64 {
         self.recorder.drain.counters(|counters| counters.replayed)
     }

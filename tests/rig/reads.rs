@@ -157,7 +157,6 @@ pub trait StoreReads: Store {
     }
 }
 
-/// The contexts of each kind with this name.
 pub fn every_kind(name: &str) -> [ContextId; 3] {
     [Kind::All, Kind::Http, Kind::Timer].map(|kind| ContextId::new(kind, name))
 }

@@ -1,4 +1,5 @@
-//! The row cache beside the book's functions, which use only `delay:`, `schedule:` and `inv:`.
+//! The row cache beside the book's functions, which use only `delay:`, `schedule:` and `inv:`. The *daemon* is the
+//! cache's task that refreshes due rows.
 
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use redis::AsyncCommands;
 use crate::rig::wait::until;
 use crate::rows::fixture::{List, Service, Stock};
 
-/// The book's schedule_row_cache().
 async fn schedule_row_cache(
     connection: &mut redis::aio::MultiplexedConnection,
     id: &str,
@@ -56,7 +56,7 @@ async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_load
     cache.schedule("1", Duration::from_secs(60)).await.unwrap();
     service.until_loaded("1", 1).await;
     service.database.remove_gate("1");
-    service.manual.advance(Duration::from_millis(50));
+    service.manual_clock.advance(Duration::from_millis(50));
     let now = service.clock.now_seconds() as f64 + 1.0;
     schedule_row_cache(&mut connection, "1", 30.0, now).await;
     gate.add_permits(1);
@@ -88,7 +88,7 @@ async fn members_that_are_not_rows_do_not_stop_the_daemon() {
     service.until_cached(&cache, "good", 1).await;
     service.advance(3_000).await;
     until("the good row is refreshed", async || {
-        service.manual.advance(Duration::from_millis(5));
+        service.manual_clock.advance(Duration::from_millis(5));
         service.database.loads("good") >= 3
     })
     .await;
@@ -133,7 +133,6 @@ async fn many_members_that_are_not_rows_delay_no_row() {
     let calls = calls().await - before;
     assert!((4..=6).contains(&loads), "{loads} loads in 5 s");
     assert!(calls < 60, "{calls} calls of scripts in 5 s");
-    // No other row is loaded.
     let all = service.database.all_loads();
     assert_eq!(all, service.database.loads("good"));
     let total: u64 = connection.zcard("schedule:").await.unwrap();
@@ -162,7 +161,7 @@ async fn garbage_about_a_row_does_not_stop_its_loads() {
     for id in ["1", "2", "3", "4"] {
         service.until_cached(&cache, id, 2).await;
     }
-    // An id may have characters of any script.
+    // An id may be any valid UTF-8.
     let edges = "\u{d7ff}\u{e000}\u{10ffff}\u{10000}\u{7ff}\u{800}";
     for id in ["ß", "日本", "🦀", edges] {
         schedule_row_cache(&mut connection, id, 1.0, 0.0).await;
@@ -184,7 +183,7 @@ async fn a_row_that_the_book_removes_during_its_load_is_gone() {
     let gate = service.database.gate("1");
     cache.schedule("1", Duration::from_secs(1)).await.unwrap();
     service.until_loaded("1", 1).await;
-    // Removes both members at once. Otherwise, the daemon could find a row that has no delay, and remove it.
+    // Removes both members at once. Otherwise, the daemon could find a row that has no delay, and remove the row.
     let mut removal = redis::pipe();
     removal.atomic().zrem("delay:", "1").zrem("schedule:", "1");
     let _: () = removal.query_async(&mut connection).await.unwrap();

@@ -33,7 +33,7 @@ impl List for RowCache {
 pub struct Service {
     pub store: Arc<RedisStore>,
     pub clock: Clock,
-    pub manual: ManualClock,
+    pub manual_clock: ManualClock,
     pub database: Database,
     pub server: Option<RedisServer>,
     /// The instances. Dropping an instance ends its tasks.
@@ -57,7 +57,7 @@ pub enum Mode {
     Asks(RowCache, Vec<String>),
 }
 
-/// A database whose rows have the number of their load.
+/// A database. Each load returns a row with the number of the load.
 #[derive(Clone, Default)]
 pub struct Database(Arc<Mutex<State>>);
 
@@ -65,17 +65,15 @@ pub struct Database(Arc<Mutex<State>>);
 struct State {
     loads: HashMap<String, u64>,
     modes: HashMap<String, Mode>,
-    /// By row, the permits that its loads wait for.
+    /// For each row, the permits for which the row's loads wait.
     gates: HashMap<String, Arc<Semaphore>>,
     /// The rows whose loads have begun, in this order.
     order: Vec<String>,
     /// The number of loads in progress, except those that wait for other rows.
     running: usize,
-    /// The highest value of `running` so far.
     max_running: usize,
 }
 
-/// A load in progress.
 struct Running<'a>(&'a Database);
 
 impl Drop for Running<'_> {
@@ -133,7 +131,7 @@ impl Database {
         self.state().max_running
     }
 
-    /// Lets later loads of a row begin without a permit.
+    /// Lets later loads of a row end without a permit.
     pub fn remove_gate(&self, id: &str) {
         self.state().gates.remove(id);
     }
@@ -184,7 +182,7 @@ impl RowLoader for Database {
 
 impl Service {
     fn new(options: RedisOptions, server: Option<RedisServer>) -> Self {
-        let (clock, manual) = Clock::manual(NOW);
+        let (clock, manual_clock) = Clock::manual(NOW);
         // On a busy machine, an answer may take longer than the default timeouts.
         let options = options.response_timeout(Duration::from_secs(2));
         let options = options.connection_timeout(Duration::from_secs(10));
@@ -192,7 +190,7 @@ impl Service {
         Self {
             store: Arc::new(store.with_clock(clock.clone())),
             clock,
-            manual,
+            manual_clock,
             database: Database::default(),
             server,
             pulses: Mutex::default(),
@@ -205,7 +203,6 @@ impl Service {
         Self::new(options.prefix(""), Some(server))
     }
 
-    /// A service on the cluster that the tests share.
     pub async fn cluster() -> Self {
         let cluster = crate::rig::shared::cluster().await;
         let options = RedisOptions::cluster(cluster.urls()).unwrap();
@@ -242,15 +239,14 @@ impl Service {
     /// Advances the clock in steps of 10 ms, because the task that refreshes rows sleeps many times.
     pub async fn advance(&self, millis: u64) {
         for _ in 0..millis.div_ceil(10) {
-            self.manual.advance(Duration::from_millis(10));
+            self.manual_clock.advance(Duration::from_millis(10));
             let_tasks_run().await;
         }
     }
 
-    /// Advances the clock by 10 ms at a time until a condition holds.
     pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
         until(what, async || {
-            self.manual.advance(Duration::from_millis(10));
+            self.manual_clock.advance(Duration::from_millis(10));
             condition().await
         })
         .await;

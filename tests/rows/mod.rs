@@ -1,5 +1,5 @@
-//! The row cache. The tests in `both` run on a server and in a cluster, and together run every script. All other tests
-//! run only on a server.
+//! The row cache. The tests in `both` run on a server and in a cluster, and together run every Lua script of the cache.
+//! All other tests run only on a server.
 
 mod book;
 mod fixture;

@@ -24,10 +24,10 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     let took = start.elapsed();
     assert!(matches!(error, RowError::Store(_)), "{error}");
     assert!(took < PATIENCE, "the read is repeated: {took:?}");
-    service.manual.advance(Duration::from_secs(30));
+    service.manual_clock.advance(Duration::from_secs(30));
     let row = fallback.get::<Stock>("1").await.unwrap().unwrap();
     assert!(row.age.unwrap() >= Duration::from_secs(30), "{:?}", row.age);
-    service.manual.advance(Duration::from_secs(11));
+    service.manual_clock.advance(Duration::from_secs(11));
     let too_old = fallback.get::<Stock>("1").await;
     assert!(too_old.is_err(), "{too_old:?}");
     let never_seen = fallback.get::<Stock>("2").await;
@@ -44,7 +44,7 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     let list = list().await.unwrap();
     assert_eq!((list.sums.failures, &*list.failed[0].id), (1, "4"));
     // A lease whose command got no answer lasts for 7 s.
-    service.manual.advance(Duration::from_secs(8));
+    service.manual_clock.advance(Duration::from_secs(8));
     let loads = service.database.loads("1");
     let is_refreshed = async || service.database.loads("1") > loads;
     service.until("rows are refreshed", is_refreshed).await;
@@ -69,7 +69,7 @@ async fn denied_refreshes_are_reported_until_they_are_allowed() {
     for (rule, is_denied) in [("-evalsha", true), ("+evalsha", false)] {
         let () = server.run(&format!("ACL SETUSER default {rule}")).await;
         let is_reported = async || {
-            service.manual.advance(Duration::from_millis(500));
+            service.manual_clock.advance(Duration::from_millis(500));
             let conditions = pulse.health().conditions;
             conditions.contains(&Condition::RowRefresh) == is_denied
         };
@@ -115,7 +115,7 @@ async fn callers_share_a_load_and_its_wait_while_redis_is_away() {
     });
     let loads: Vec<_> = loads.collect();
     until("a load begins", async || service.database.loads("1") > 0).await;
-    // This read begins after those of all callers, and so times out last.
+    // This read begins after the reads of all callers, and so times out last.
     cache.get::<Stock>("2").await.unwrap_err();
     gate.add_permits(100);
     for load in loads {

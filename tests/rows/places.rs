@@ -63,7 +63,7 @@ pub async fn all_loads_together_are_bounded(service: &Service) {
     for (caller, id, mode) in callers {
         let is_ok = caller.await.unwrap_or(false);
         assert!(mode < 3 || (is_ok && database.loads(&id) == 1), "{id}");
-        service.manual.advance(Duration::from_millis(1));
+        service.manual_clock.advance(Duration::from_millis(1));
     }
     let are_loaded = async || scheduled.iter().all(|id| database.loads(id) >= 2);
     service.until("all rows are loaded twice", are_loaded).await;

@@ -1,4 +1,4 @@
-//! Tests of the cache, on a server and some also in a cluster. `mod.rs` lists them.
+//! Tests of the row cache. `mod.rs` lists the tests that run on a server, and those that also run in a cluster.
 
 use std::time::Duration;
 
@@ -43,7 +43,6 @@ async fn until_callers_wait(caches: &[RowCache]) {
     }
 }
 
-/// Schedules a single row, and leases it.
 async fn leased(service: &Service, id: &str, every: f64) -> LeasedRow {
     schedule(service, id, every).await;
     let leased = service.store.lease_rows("", "token", LeaseOf::Due(1), 7.0);
@@ -83,7 +82,9 @@ pub async fn a_row_is_refreshed_at_its_due_time_plus_its_delay(service: &Service
     service.until_cached(&cache, "1", 1).await;
     let left = due_in(&cache, "1").await;
     assert!((4.0..=5.0).contains(&left), "{left}");
-    service.manual.advance(Duration::from_secs_f64(left - 0.2));
+    service
+        .manual_clock
+        .advance(Duration::from_secs_f64(left - 0.2));
     let row = cache.get::<Stock>("1").await.unwrap().unwrap();
     assert!(row.age.unwrap() < 5 * SECOND, "{:?}", row.age);
     assert_eq!(service.database.loads("1"), 1, "the row is not due");
@@ -91,13 +92,13 @@ pub async fn a_row_is_refreshed_at_its_due_time_plus_its_delay(service: &Service
         service.until_cached(&cache, "1", load).await;
         let left = due_in(&cache, "1").await;
         assert!((3.0..=5.0).contains(&left), "{left}");
-        service.manual.advance(Duration::from_secs_f64(left));
+        service.manual_clock.advance(Duration::from_secs_f64(left));
     }
-    // Missed refreshes are skipped. The next refresh is due a whole number of delays after the previous one.
+    // Missed refreshes are skipped. The next refresh is due a whole number of delays after the previous refresh.
     service.until_cached(&cache, "1", 5).await;
     let phase = due_in(&cache, "1").await;
     let before = service.clock.now_seconds();
-    service.manual.advance(Duration::from_secs(32));
+    service.manual_clock.advance(Duration::from_secs(32));
     service.until_cached(&cache, "1", 6).await;
     let passed = (service.clock.now_seconds() - before) as f64;
     let left = due_in(&cache, "1").await;
@@ -111,7 +112,7 @@ pub async fn a_removed_row_is_gone_whatever_its_loader_returns(service: &Service
     cache.schedule("1", SECOND).await.unwrap();
     service.until_cached(&cache, "1", 1).await;
     let gate = service.database.gate("1");
-    service.manual.advance(SECOND);
+    service.manual_clock.advance(SECOND);
     service.until_loaded("1", 2).await;
     cache.unschedule("1").await.unwrap();
     assert_eq!(value(&cache, "1").await, None);
@@ -140,7 +141,7 @@ pub async fn a_later_change_wins_over_an_older_load(service: &Service) {
     assert_eq!(value(&cache, "1").await, Some(2), "the first load is older");
 
     let gate = service.database.gate("1");
-    service.manual.advance(60 * SECOND);
+    service.manual_clock.advance(60 * SECOND);
     service.until_loaded("1", 3).await;
     service.database.remove_gate("1");
     cache.schedule("1", 30 * SECOND).await.unwrap();
@@ -170,7 +171,7 @@ pub async fn a_row_that_fails_keeps_its_last_value_and_has_a_short_reason(servic
     assert!(reason.len() <= 200 && !reason.contains('\n'), "{reason}");
     service.database.set_mode("bad", Mode::Ok);
     // The longest wait after a failure is a minute.
-    service.manual.advance(60 * SECOND);
+    service.manual_clock.advance(60 * SECOND);
     let recovers = async || value(&cache, "bad").await != last;
     service.until("the row is loaded again", recovers).await;
     let rows = list().await;
@@ -206,7 +207,7 @@ pub async fn a_row_that_is_too_old_is_removed(service: &Service) {
     service.until_cached(&cache, "1", 1).await;
     service.database.set_mode("1", Mode::Fail);
     // Redis removes the row by its own clock.
-    service.manual.advance(Duration::from_millis(2_100));
+    service.manual_clock.advance(Duration::from_millis(2_100));
     let is_removed = async || value(&cache, "1").await.is_none();
     until("the row is removed", is_removed).await;
     let rows = cache.list(0, 9).await.unwrap().rows;
@@ -230,7 +231,7 @@ pub async fn a_missing_row_stays_scheduled_unless_it_is_dropped(service: &Servic
     assert_eq!(cache.list(0, 9).await.unwrap().total, 1);
     assert_eq!(dropping.list(0, 9).await.unwrap().total, 0);
     service.database.set_mode("1", Mode::Ok);
-    service.manual.advance(5 * SECOND);
+    service.manual_clock.advance(5 * SECOND);
     let is_there = async || value(&cache, "1").await.is_some();
     service.until("the row is cached again", is_there).await;
     assert_eq!(value(&dropping, "1").await, None);
@@ -284,7 +285,7 @@ pub async fn rows_without_a_schedule_expire(service: &Service) {
     let row = cache.get::<Stock>("1").await.unwrap().unwrap();
     assert!(row.age.unwrap() <= age);
     assert_eq!(cache.list(0, 9).await.unwrap().total, 0);
-    service.manual.advance(Duration::from_millis(400));
+    service.manual_clock.advance(Duration::from_millis(400));
     let is_gone = async || value(&cache, "1").await.is_none();
     until("the row has expired", is_gone).await;
     assert_eq!(load().await, 2);
@@ -305,7 +306,7 @@ pub async fn rows_beyond_the_maximum_are_refused(service: &Service) {
     }
     assert!(matches!(error, RowError::Full(_)));
     assert_eq!(cache.list(0, 1).await.unwrap().total, 200);
-    // A row that is named twice is one row.
+    // A row that is named twice counts once.
     let rows = (0..100).map(|id| (format!("new {}", id % 50), SECOND));
     cache.schedule_many(rows).await.unwrap();
     assert!(cache.schedule("250", SECOND).await.is_err());
@@ -365,7 +366,7 @@ pub async fn rows_are_listed_the_most_overdue_first(service: &Service) {
     for (at, id) in ["c", "a", "b"].into_iter().enumerate() {
         let every = (at as u32 + 1) * SECOND;
         cache.schedule(id, every).await.unwrap();
-        service.manual.advance(SECOND);
+        service.manual_clock.advance(SECOND);
     }
     let list = cache.list(0, 2).await.unwrap();
     let (total, rows) = (list.total, list.rows);
@@ -463,7 +464,7 @@ pub async fn rows_beside_bad_rows_are_on_time(service: &Service) {
     assert!(rows.iter().all(|row| row.id.starts_with("bad")), "{rows:?}");
 }
 
-/// At first, no other row wakes the daemon.
+/// At first, the daemon (the task that refreshes rows) has no other row, so nothing else wakes the daemon.
 pub async fn a_delay_below_a_second_is_kept(service: &Service) {
     let cache = service.cache();
     cache.schedule("1", SECOND / 5).await.unwrap();
@@ -507,7 +508,7 @@ pub async fn many_callers_cause_one_load(service: &Service) {
             }
         }
         assert_eq!(service.database.loads(id), 1, "{id}");
-        // A later caller does not get the earlier answer that the row is missing.
+        // A later caller does not get the earlier answer, if the row was missing or failed.
         let _ = caches[0].get_or_load::<Stock>(id).await;
         assert_eq!(service.database.loads(id), 3 - cache_count as u64, "{id}");
     }
@@ -548,7 +549,7 @@ pub async fn rows_after_many_leased_rows_are_on_time(service: &Service) {
     let rows = &service.store;
     let lease = rows.lease_rows("", "other", LeaseOf::Due(1_000), 600.0);
     assert!(lease.await.unwrap().rows.len() > 900);
-    service.manual.advance(Duration::from_millis(10));
+    service.manual_clock.advance(Duration::from_millis(10));
     cache.schedule("1", SECOND).await.unwrap();
     service.until_cached(&cache, "1", 2).await;
 }

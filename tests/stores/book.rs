@@ -117,6 +117,5 @@ async fn without_the_books_keys_the_records_answer_queries() {
     let micros = counter("micros:GET /a", 3_600).await;
     assert_eq!(micros, [(THIS_HOUR, 4_000)]);
     assert_eq!(counter("sales", 5).await, [(NOW, 4)]);
-    // A context is also found by its name.
     assert!(store.context("GET /a", NOW).await.unwrap().is_some());
 }

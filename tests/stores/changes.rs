@@ -119,7 +119,7 @@ pub async fn of_two_judgements_at_once_one_is_written(fixture: &mut Fixture) {
     assert_eq!(changes(fixture).await.len(), 10);
 }
 
-/// A full log, with changes as large as real ones.
+/// A full log, with changes as large as real changes.
 fn full_log() -> Vec<Change> {
     let changes = (0..MAX_CHANGES).map(|n| {
         let mut change = change(&format!("GET /a/page/with/{{a_long}}/{{name}}/{n}"));
@@ -213,7 +213,7 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
     assert!(all > 200, "{all}");
     let judgement = read_judgement(fixture.store.journal()).await;
     assert!(judgement.unwrap().changes.obsolete.len() > 200);
-    // The next judge finds other changes, because it knows more requests.
+    // The next judge knows more requests, and finds other changes.
     let removed = [&*full[7].id];
     let write = next.judgement(NOW + MINUTE, &ended[..1], &removed);
     let write = write.await.unwrap();
@@ -230,7 +230,6 @@ fn mark(n: i64) -> Mark {
     serde_json::from_value(mark).unwrap()
 }
 
-/// Sends marks as the next call.
 async fn add(fixture: &mut Fixture, marks: Range<i64>) -> MergeReport {
     let mut batch = fixture.batch(&[]);
     marks.for_each(|n| batch.add_mark(mark(n)).unwrap());
@@ -244,7 +243,7 @@ async fn stored(fixture: &Fixture) -> Vec<Mark> {
 pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
     assert_eq!(stored(fixture).await, []);
     let most = MAX_MARKS as i64;
-    // Some marks are sent twice, and some of the last ones are too old to be stored.
+    // Some marks are sent twice, and some of the last marks are too old to be stored.
     for marks in [0..40, 30..41, 41..42, 41..42, 42..most + 3, 0..9] {
         add(fixture, marks).await;
     }

@@ -10,7 +10,7 @@ use crate::rig::server::RedisServer;
 use crate::stores::fixture::opened;
 
 /// A store that gets these passwords one after another, and then always the last. Also returns how often the store has
-/// asked for one.
+/// asked for a password.
 fn store(
     server: &RedisServer,
     passwords: &'static [&'static str],

@@ -42,8 +42,7 @@ pub struct MergeReport {
 }
 
 impl MergeReport {
-    /// The quarantined keys.
-    pub fn keys(self) -> Vec<String> {
+    pub fn quarantined_keys(self) -> Vec<String> {
         let quarantined = self.quarantined.into_iter();
         quarantined.map(|problem| problem.key).collect()
     }
@@ -90,7 +89,7 @@ pub async fn apply(store: &Arc<dyn Store>, call: &FencedBatch) -> Result<MergeRe
     applied
 }
 
-/// The number of times that each command has run in a server since its start.
+/// How often each command has run in a server since the server's start or the last `CONFIG RESETSTAT`.
 pub async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
     let stats = server.info("commandstats").await.into_iter();
     let calls = stats.filter_map(|(name, fields)| {
@@ -200,7 +199,6 @@ impl Fixture {
         self.server.as_ref().unwrap()
     }
 
-    /// Runs a command of one line in the server.
     pub async fn run<T: redis::FromRedisValue>(&self, line: &str) -> T {
         self.server().run(line).await
     }
@@ -232,14 +230,9 @@ impl Fixture {
         assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
     }
 
-    /// Merges a batch, and checks that no figures lack any of its samples.
+    /// Merges a batch, and checks that all figures have all samples of the batch.
     pub async fn merge_whole(&mut self, batch: Batch) {
         assert_eq!(self.merge(batch).await, MergeReport::default());
-    }
-
-    /// Sends one sample of a context, and returns the keys that the fold quarantines.
-    pub async fn quarantined(&mut self, context: &str) -> Vec<String> {
-        self.hit(context, NOW, MS).await.keys()
     }
 
     pub async fn count(&mut self, second: i64, counts: &[(&str, i64)]) -> MergeReport {
@@ -255,7 +248,7 @@ impl Fixture {
         self.merge(batch).await
     }
 
-    /// A batch of samples: context, kind, second, nanoseconds of each.
+    /// A batch of samples: context, kind, second, and the nanoseconds of each sample.
     pub fn batch(&self, requests: &[(&str, Kind, i64, &[u64])]) -> Batch {
         let mut batch = Batch::new(self.precisions.clone());
         for (context, kind, second, nanos) in requests {
@@ -274,12 +267,10 @@ impl Fixture {
         found.unwrap().unwrap()
     }
 
-    /// The slices of a counter with their counts.
     pub async fn counter(&self, name: &str, precision: u32) -> Vec<(i64, i64)> {
         self.store.counter(name, precision).await.unwrap()
     }
 
-    /// The records of a name in slices of `width` seconds.
     pub async fn records(&self, name: &str, width: u32) -> Vec<(i64, Aggregate)> {
         let now = self.now();
         self.store.records_of(name, width, now).await.unwrap()
@@ -289,7 +280,6 @@ impl Fixture {
         self.store.slowest_means().await.unwrap()
     }
 
-    /// Cleans as the only instance.
     pub async fn clean(&self) -> Cleaned {
         let cleaned = self.store.upkeep().clean(&self.pass()).await;
         cleaned.unwrap().unwrap()
@@ -301,7 +291,7 @@ impl Fixture {
         TestFolder::with_history(store, clock, name, 1_000, days)
     }
 
-    /// Lets a new folder take over, without remembered records.
+    /// Lets a new folder take over, which remembers no records.
     pub async fn take_over(&mut self, name: &str, days: Option<u32>) {
         self.writer.folder.release().await.unwrap();
         self.writer.folder = self.folder(name, days);
@@ -332,7 +322,7 @@ impl Fixture {
         exported
     }
 
-    /// Returns `n`, or 0 if the store exports no statistics, because then no sample counts as late.
+    /// Returns `n`, or 0 if the store exports no statistics, because then a fold counts no sample as late.
     pub fn late(&self, n: u64) -> u64 {
         self.store.query().exports().map_or(0, |_| n)
     }

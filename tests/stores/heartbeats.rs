@@ -1,4 +1,4 @@
-//! Heartbeats: the answers in memory and in Redis, and their cost and keys in Redis.
+//! Heartbeats: the answers in memory and in Redis, and the cost and the keys of heartbeats in Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn an_idle_instance_sends_few_commands_in_a_minute() {
     let builder = Pulse::builder().clock(clock).app_version("1.0");
     let (pulse, tasks) = builder.redis(server.url()).build_with_tasks().unwrap();
     // A heartbeat names the version only once the version's mark is stored. A minute after a call, the instance asks
-    // once whether the store still has the call. Both happen here, before the commands are counted.
+    // once whether the store still has the call. These commands come first, so that the test does not count them.
     pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     manual_clock.advance(Duration::from_secs(62));
@@ -52,7 +52,7 @@ async fn an_idle_instance_sends_few_commands_in_a_minute() {
         assert!(calls[name] >= 60, "{name}: {calls:?}");
     }
     let total: u64 = calls.values().sum();
-    // A heartbeat with a version takes nine commands. Each fourth heartbeat takes three more, which list problems.
+    // A heartbeat with a version takes nine commands. Every fourth heartbeat takes three more, to list problems.
     assert!(total <= 60 * 10, "{total}: {calls:?}");
 }
 

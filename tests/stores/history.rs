@@ -57,7 +57,7 @@ fn assert_since(dashboard: &Dashboard, window: &Value, since: i64, now: i64) {
 async fn months_show_the_served_requests(mut fixture: Fixture) {
     let mut rng = fastrand::Rng::with_seed(seed());
     let mut dashboard = Dashboard::new(&fixture);
-    // The history begins with the first folded call, and lacks samples from before its first whole day.
+    // The history has only whole days. The first call begins it, so the next day is the first day with samples.
     fixture.take_over("first", Some(400)).await;
     fixture.count(NOW, &[("sales", 1)]).await;
     fixture.advance(DAY - NOW % DAY);
@@ -111,8 +111,8 @@ async fn months_show_the_served_requests(mut fixture: Fixture) {
     }
 }
 
-/// A history begins when a folder asks for one. Once no folder asks, the history continues for a week. A longer history
-/// keeps the days of an earlier shorter history.
+/// A history begins when a folder asks for a history. Once no folder asks, the history continues for a week. A longer
+/// history keeps the days of an earlier shorter history.
 async fn days_are_recorded_while_a_folder_asks_and_for_a_week(mut fixture: Fixture) {
     let mut dashboard = Dashboard::new(&fixture);
     serve_daily(&mut dashboard, &mut fixture, 20).await;
@@ -219,7 +219,8 @@ async fn the_longest_history_wins_whichever_instance_folds() {
     }
     assert!(is_folder(&short) && !is_folder(&long));
     assert_eq!(days(&long).await, Some(200));
-    // After an hour, the instance with the longer history folds again. Two hours after its end, the warning is gone.
+    // After an hour, the instance with the longer history folds again. Two hours after this instance has ended, the
+    // warning is gone.
     manual_clock.advance(Duration::from_secs(3_600));
     let (both, folds) = ([&short, &long], async || is_folder(&long));
     seconds_until("the other folder", &manual_clock, &both, folds).await;
@@ -247,7 +248,6 @@ fn day_of_page(rng: &mut fastrand::Rng, requests: u32) -> Aggregate {
     day
 }
 
-/// The guide's page about sizing states how many bytes a day takes.
 #[tokio::test]
 async fn a_day_takes_as_many_bytes_as_the_guide_states() {
     const PAGES: usize = 50;

@@ -10,7 +10,7 @@ use tower_pulse_model::slice::HOUR;
 
 use crate::stores::fixture::{Fixture, NOW, posts, ranked, redis_store, spec};
 
-/// The most ids of the ranking that gets eight times as many.
+/// The most ids of a ranking to which a test adds eight times as many.
 const IDS: u32 = 4_000;
 const CALLS: u32 = 20;
 /// A ranking with the longest period in slices of the shortest interval.
@@ -90,7 +90,7 @@ async fn a_slice_of_100_000_long_ids_is_removed_while_entries_are_folded_and_fol
     for limit in [1, 10, 500] {
         let page = page(&fixture, limit).await;
         assert_eq!(page.top.len(), limit);
-        // The first slice has left the window, so each sum is that of the second slice.
+        // The first slice has left the window, so each sum is the count in the second slice.
         assert!(page.top.iter().all(|id| id.score == 3), "{:?}", page.top);
     }
     let folders = ["first", "second"].map(|name| fixture.folder(name, None));
@@ -141,9 +141,8 @@ async fn a_slice_with_a_field_of_30_mib_is_removed() {
     assert_eq!((page.total, page.top[0].score), (5, 3));
 }
 
-/// Adds eight times as many ids as the ranking may have.
 async fn eight_times_too_many_ids_never_stall_the_fold(mut fixture: Fixture) {
-    // Each count occurs once.
+    // Each id has another count.
     for call in 0..CALLS {
         let mut delta = RankingDelta::new(spec(3_600, 24, IDS));
         for n in 0..8 * IDS / CALLS {
@@ -189,7 +188,6 @@ async fn an_instance_with_a_shorter_period_does_not_shorten_the_period_of_the_ot
         assert_eq!(top, expected);
         let warnings = fixture.status().await.ranking_warnings;
         assert_eq!(warnings.len(), usize::from(is_warned), "{warnings:?}");
-        // Another instance reports the same warnings.
         if let Some(server) = &fixture.server {
             let other = redis_store(&server.url(), "pulse:");
             let status = other.upkeep().status(fixture.now()).await.unwrap();

@@ -31,8 +31,8 @@ mod windows;
 
 use fixture::Fixture as Backend;
 
-/// Runs each test of the suite on each store. Tests of a store in the process have several threads, so that their tasks
-/// use the store at the same time.
+/// Runs each test of the suite on each store. A test of a store in the process has two threads, so that the test's
+/// tasks use the store at the same time.
 macro_rules! conformance {
     ($($test:ident),* $(,)?) => {
         mod memory {

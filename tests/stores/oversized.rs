@@ -66,7 +66,7 @@ async fn assert_named(fixture: &Fixture, keys: &[&str]) {
 /// Sends a request of the first context, which must take the server little time. Returns the quarantined keys.
 async fn hit_quickly(fixture: &mut Fixture) -> Vec<String> {
     let before = fixture.server().cpu_micros().await;
-    let quarantined = fixture.quarantined("/a").await;
+    let quarantined = fixture.hit("/a", NOW, MS).await.quarantined_keys();
     let took = fixture.server().cpu_micros().await - before;
     assert!(took < 100_000, "the server took {took} µs");
     quarantined
@@ -87,7 +87,7 @@ async fn sets_with_300_000_members_are_read_or_named() {
     let first = query.book_statistics(0, NOW).await.unwrap();
     assert_eq!(keys_of(&first.problems), [SLOWEST]);
     // The contexts of other programs come first, and `<all>` comes last. Reading every page would take minutes, because
-    // each page lists all names. `query::book` reads the pages over hours.
+    // each page lists all names.
     let last = query.book_statistics(first.total - 4, NOW).await.unwrap();
     assert_other_contexts_are_read(&last.contexts);
     assert_eq!(fixture.slowest_means().await.len(), 100);
@@ -114,7 +114,7 @@ async fn a_record_of_20_mib_is_named_and_replaced() {
     let warnings = fixture.store.warnings();
     assert!(warnings.iter().any(|text| text.contains(RECORDS)));
 
-    // A folder that does not remember the record replaces it.
+    // A folder that does not remember the record replaces the record.
     fixture.take_over("other", None).await;
     fixture.hit("/a", NOW, MS).await;
     let length: usize = fixture.issue("HSTRLEN", (RECORDS, field("/a"))).await;
@@ -165,7 +165,7 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
     assert_eq!(fixture.hours("/a").await.0, Some(2.0));
 }
 
-/// A record that is too large to arrive in time is found by its size.
+/// After reads that time out, the store finds the large record by its size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_does_not_arrive_in_time_is_left_out() {
     let fixture = fixture().await;

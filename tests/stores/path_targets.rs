@@ -1,4 +1,4 @@
-//! The targets of single contexts over HTTP: error budgets and burn rates.
+//! The API's answers about the targets of single contexts: error budgets and burn rates.
 
 use std::time::Duration;
 
@@ -108,13 +108,14 @@ async fn paths_burn_their_budget() {
     assert!((3_600..=3_720).contains(&length("one_hour")));
     assert!((21_600..=25_200).contains(&length("six_hours")));
 
-    // The overview lists a target that burns, but not one whose budget is just used up.
+    // The overview lists a target that burns, but not a target whose budget is just used up.
     let overview = get(&shop.app, "overview?window=1h").await;
     let burning = overview["burning"].as_array().unwrap();
     assert_eq!(burning.len(), 1, "{burning:?}");
     assert_eq!(burning[0]["context"], CHECKOUT);
     assert_eq!(burn(&burning[0]["six_hours"]), (100, 10, Some(200)));
-    // The target of all requests is longer: of the 124 counted requests, 104 succeed in less time, 6 in as much.
+    // The target of all requests is longer: of the 124 counted requests, 104 succeed in less time, and 6 in exactly
+    // this time.
     assert_eq!(overview["target"], 0.5);
     for window in ["hour", "window"] {
         let below = overview[window]["below_target"].as_f64().unwrap();

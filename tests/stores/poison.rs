@@ -45,13 +45,11 @@ async fn a_key_with_a_wrong_number_or_of_another_type_is_quarantined() {
         assert!(problem.reason.contains(why), "{poison}: {problem:?}");
         let left: i64 = fixture.run("TTL pulse:pulse:quarantine").await;
         assert!((86_300..=86_400).contains(&left), "{left}");
-        // The key is left exactly as it is.
         let after: redis::Value = fixture.issue("DUMP", key).await;
         assert_eq!(before, after, "{poison}");
         assert_eq!(fixture.hours("/b").await.0, Some(2.0));
         assert_eq!(fixture.counter("hits:/b", 1).await, [(NOW, 2)]);
         assert_eq!(fixture.counter("hits:/a", 3_600).await, [(THIS_HOUR, 2)]);
-        // Queries and cleaning do not fail.
         let _ = (fixture.snapshot().await, fixture.slowest_means().await);
         let _ = fixture.records("/a", 60).await;
         let _ = fixture.counter("hits:/a", 60).await;
@@ -76,7 +74,8 @@ async fn garbage_in_records_stops_no_new_folder() {
 
     let () = fixture.run(&format!("SET {RECORDS} x")).await;
     fixture.take_over("third", None).await;
-    assert_eq!(fixture.quarantined("/a").await, [RECORDS]);
+    let quarantined = fixture.hit("/a", NOW, MS).await.quarantined_keys();
+    assert_eq!(quarantined, [RECORDS]);
     assert_eq!(fixture.hours("/a").await.0, Some(3.0), "the book's keys");
 }
 
@@ -85,7 +84,7 @@ async fn shared_keys_of_another_type_are_quarantined_and_reported() {
     for key in ["pulse:slowest:AccessTime", "pulse:pulse:contexts"] {
         let mut fixture = Fixture::redis().await;
         let () = fixture.run(&format!("MSET {key} x {KNOWN} x")).await;
-        let keys = fixture.quarantined("/a").await;
+        let keys = fixture.hit("/a", NOW, MS).await.quarantined_keys();
         assert!([key, KNOWN].iter().all(|key| keys.iter().any(|k| k == key)));
         assert_eq!(fixture.counter("hits:/a", 60).await, [(NOW, 1)]);
         assert!(!fixture.snapshot().await.problems.is_empty());
@@ -127,7 +126,7 @@ async fn keys_of_minute_reports_expire_and_keys_of_another_type_read_as_empty() 
         let () = fixture.issue("SET", (key, "x")).await;
     }
     assert_eq!(read(&fixture).await, (0, 0));
-    assert_eq!(fixture.merge(batch).await.keys(), keys);
+    assert_eq!(fixture.merge(batch).await.quarantined_keys(), keys);
 }
 
 #[tokio::test]
@@ -181,7 +180,7 @@ async fn statistics_without_a_readable_hour_count_for_this_hour() {
         assert_eq!(fixture.hours(&context).await, (Some(1.0), None));
         fixture.hit(&context, NOW, MS).await;
         assert_eq!(fixture.hours(&context).await, (Some(2.0), None));
-        // A call with samples of the last hour does not add them to the set of this hour.
+        // Samples of the last hour are not added to the set of this hour.
         spoil(&fixture).await;
         fixture.hit(&context, LAST_HOUR, MS).await;
         assert_eq!(fixture.hours(&context).await, (Some(2.0), Some(1.0)));

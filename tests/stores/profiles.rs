@@ -1,5 +1,5 @@
-//! Hour-of-week profiles in each store, compared with a plain list of all requests. Each recorded hour is in the profiles
-//! once, whichever instance folds.
+//! Hour-of-week profiles in each store, compared with a plain list of all requests. Each recorded hour is in the
+//! profiles once, whichever instance folds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -78,7 +78,7 @@ impl Oracle {
         }
     }
 
-    /// The hours of a context up to `end`.
+    /// The expected hours of a context up to `end`.
     fn expected(&self, context: Option<usize>, end: i64) -> [Expected; 168] {
         let mut hours = [Expected::default(); 168];
         let is_counted = |served: &&Served| context.is_none_or(|id| served.context == id);
@@ -111,7 +111,7 @@ impl Oracle {
     }
 
     async fn check(&self, dashboard: &Dashboard, fixture: &Fixture, context: Option<usize>) {
-        // The answer is read again each minute.
+        // The dashboard reads a profile at most once a minute.
         fixture.advance(61);
         let answer = profile(dashboard, context).await;
         let end = answer["until"].as_i64().unwrap_or(0);
@@ -147,13 +147,13 @@ async fn profile(dashboard: &Dashboard, context: Option<usize>) -> Value {
     dashboard.get(&uri.replace(' ', "%20")).await
 }
 
-/// The end of the hours that a fold at the current time applies.
+/// The end of the newest hour that a fold at the current time adds to the profiles.
 fn applied_until(fixture: &Fixture) -> i64 {
     let minute = (fixture.now() - 15) / 60 * 60;
     hour_of(minute - 180)
 }
 
-/// Serves random requests, with a pause of three days, after which the last hours are too old to be applied.
+/// Serves random requests, with a pause of three days, after which the last hours are too old for the profiles.
 async fn profiles_equal_the_served_requests(mut fixture: Fixture) {
     let mut rng = fastrand::Rng::with_seed(seed());
     let (mut dashboard, mut oracle) = (Dashboard::new(&fixture), Oracle::new(&fixture));
@@ -171,7 +171,7 @@ async fn profiles_equal_the_served_requests(mut fixture: Fixture) {
             before = applied_until(&fixture);
             break;
         }
-        // Pauses for at most a day, so that a later fold can still apply each hour.
+        // Pauses for at most a day, so that a later fold can still add each hour.
         fixture.advance(match rng.u32(..30) {
             0 => rng.i64(HOUR..DAY),
             1..9 => rng.i64(1..600),
@@ -182,7 +182,7 @@ async fn profiles_equal_the_served_requests(mut fixture: Fixture) {
         oracle.check(&dashboard, &fixture, context).await;
         assert_eq!(profile(&dashboard, context).await["until"], before);
     }
-    // The last hours are not applied yet. Three days later, they are too old.
+    // The last hours are not in the profiles yet. Three days later, these hours are too old.
     fixture.advance(3 * DAY);
     let first = applied_until(&fixture) - 48 * HOUR;
     oracle.missed.extend((before..first).step_by(HOUR as usize));

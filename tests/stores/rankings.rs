@@ -14,7 +14,7 @@ use crate::stores::fixture::{Fixture, NOW, calls, posts, ranked, spec};
 
 const IDS: u32 = 12;
 
-/// Ids whose order by bytes differs from their order by number or letter.
+/// Ids whose order by bytes differs from their numerical and alphabetical order.
 fn id_of(number: u32) -> String {
     let mut ids = "7 70 a b é <x> six B 9 10 zz z".split(' ');
     ids.nth(number as usize).unwrap().to_owned()
@@ -121,7 +121,7 @@ impl Pair {
         self.0.iter().for_each(|fixture| fixture.advance(seconds));
     }
 
-    /// Sends a delta to both stores. Redis folds it only if `is_folding`.
+    /// Sends a delta to both stores. Redis folds the delta only if `is_folding`.
     async fn send(&mut self, delta: RankingDelta, is_folding: bool) {
         let [memory, redis] = &mut self.0;
         memory.merge_whole(ranked(delta.clone())).await;
@@ -277,7 +277,7 @@ async fn top(fixture: &Fixture) -> Vec<String> {
 
 /// Returns the quarantined keys.
 async fn fold(fixture: &mut Fixture, delta: RankingDelta) -> Vec<String> {
-    fixture.merge(ranked(delta)).await.keys()
+    fixture.merge(ranked(delta)).await.quarantined_keys()
 }
 
 async fn rankings_are_listed_while_they_have_ids(mut fixture: Fixture) {
@@ -315,7 +315,6 @@ async fn keys_of_another_type_are_quarantined_until_they_are_deleted() {
         let () = fixture.run(&format!("DEL {key}")).await;
         assert_eq!(fold(&mut fixture, additions(&[("b", 2)])).await, [""; 0]);
         assert_eq!(top(&fixture).await[0], "b 2");
-        // After the window, no old count is left.
         fixture.advance(3 * 3_600);
         let later = additions_at(fixture.now(), &[("c", 3)]);
         assert_eq!(fold(&mut fixture, later).await, [""; 0], "{key}");
@@ -351,7 +350,7 @@ async fn numbers_that_are_no_integers_never_stop_the_fold() {
 async fn slices_expire_after_the_sums_and_their_counts_leave_the_sums() {
     let mut fixture = Fixture::without_prefix().await;
     fold(&mut fixture, additions(&[("a", 1)])).await;
-    // The removal empties the slice, and the addition creates it again.
+    // The removal empties the slice, and the addition creates the slice again.
     let mut delta = additions(&[]);
     delta.remove(&"a".into());
     delta.add(&"a".into(), NOW, 1);
@@ -400,7 +399,7 @@ async fn a_flush_with_a_hundred_ids_costs_about_as_many_commands_as_one_with_one
         let () = fixture.run("CONFIG RESETSTAT").await;
         fold(&mut fixture, delta(ids)).await;
         let calls = calls(fixture.server()).await;
-        // HSCAN is allowed: it reads the few problems of the store.
+        // HSCAN is allowed, because the store reads its few problems by this command.
         for command in ["keys", "scan", "zscan", "sscan"] {
             assert_eq!(calls.get(command), None, "{calls:?}");
         }

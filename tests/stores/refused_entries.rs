@@ -1,5 +1,5 @@
-//! Entries that no version of this crate sends. A folder sets these entries aside, in bounded time and memory. All other
-//! data is folded and cleaned.
+//! Entries that no version of this crate sends. A folder sets these entries aside, in bounded time and memory. All
+//! other data is folded and cleaned.
 
 use tokio::runtime::Runtime;
 use tower_pulse_model::context::ALL;
@@ -16,7 +16,7 @@ const JOURNAL: &str = "pulse:pulse:journal";
 const KEPT_BYTES: usize = 256 * 1024;
 const KEPT_SECONDS: i64 = 7 * 86_400;
 
-/// Appends an entry with these fields to the journal. Its position claims `length` bytes.
+/// Appends an entry with these fields to the journal. The entry's position claims `length` bytes.
 async fn append(fixture: &Fixture, length: usize, fields: &[(&str, &[u8])]) {
     let state: (String, String) = fixture.run(&format!("HMGET {STATE} head low")).await;
     let (head, low) = state;
@@ -106,14 +106,14 @@ fn entries_that_no_version_sends_are_set_aside_and_all_others_are_folded() {
     drop((many, long, huge));
 
     let folded = fold_request(&runtime, &mut fixture, 2.0);
-    // A folder reads entries of up to 11 MiB. Memory has each twice: as the client's reply, and as the payload.
+    // A folder reads entries of up to 11 MiB. An entry is in memory twice: as the client's reply, and as the payload.
     assert!(folded < plain + 40 * MIB as u64, "{folded} bytes");
     runtime.block_on(async {
         let exceptions = fixture.status().await.exceptions;
         assert_eq!(exceptions.quarantined, 0);
         let set_aside = fixture.run::<i64>("HGET pulse:pulse:state set_aside");
         assert_eq!(set_aside.await, 100_000 + 3 * 10 + 7 + 1 + 1);
-        // The requests that the entries claim count as missing in their minute.
+        // The requests that the entries claim count as missing in the minute of the entries.
         let all = fixture.records(ALL, 60).await;
         let missing = all.iter();
         let missing = missing.map(|(_, sums)| sums.measures.get(Measure::Missing));

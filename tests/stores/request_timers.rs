@@ -1,4 +1,4 @@
-//! The timers within requests that `api/path` returns. `windows` checks their counts and sums.
+//! The timers within requests that `api/path` returns. `windows.rs` checks the counts and sums of such timers.
 
 use serde_json::{Value, json};
 use tower_pulse_model::aggregate::Aggregate;
@@ -48,7 +48,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
     let names: Vec<_> = (0..20).map(|n| format!("unnamed {n}")).collect();
     let many: Vec<_> = names.iter().map(|name| &**name).zip(1..).collect();
     batch.add(&"GET /2".into(), Kind::Http, now, &request(&many, 5));
-    // A window can have the timers of a request without the request itself, if the request was never recorded.
+    // A window can have a timer of a request without the request itself, if the timer ended later than the request.
     let mut timers_only = request(&[("render", 7)], 0);
     timers_only.times = Default::default();
     batch.add(&"GET /4".into(), Kind::Http, now, &timers_only);
@@ -78,7 +78,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
         assert_eq!(answer["timed_share"], 0.0);
         assert_eq!(answer["untimed_share"], 1.0);
     }
-    // The timer failed in three of four runs. The share counts all runs, even outside of this path.
+    // The timer `db` failed in three of four runs. `error_share` counts all runs, even outside of this path.
     let window = get("GET+/0&window=5m").await;
     let rows = window["window"]["timers"].as_array().unwrap();
     assert_eq!(rows[1]["errors"], 3);

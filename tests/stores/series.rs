@@ -95,7 +95,6 @@ async fn check_series(
     (to - from) / precision
 }
 
-/// Asks for a heat map, and checks all of its slices.
 async fn check_heat_map(dashboard: &Dashboard, context: Option<usize>, window: &str) {
     let uri = format!("heat_map?{}{window}", parameter(context));
     let answer = dashboard.get(&uri).await;
@@ -119,7 +118,7 @@ async fn check_heat_map(dashboard: &Dashboard, context: Option<usize>, window: &
             let of_cell = |served: &&Served| within.contains(&(served.nanos as f64 / 1e9));
             let expected = served.iter().filter(of_cell).count() as u64;
             assert_eq!(n, expected, "{uri}: {within:?} of {slice}");
-            // A percentile is in the cell that has the request of its rank.
+            // A percentile is in the cell that has the request of the percentile's rank.
             for (name, q) in [("p50", 0.50), ("p95", 0.95), ("p99", 0.99)] {
                 let rank = (q * served.len() as f64).ceil() as u64;
                 let is_reached = (below + 1..=below + n).contains(&rank);
@@ -170,7 +169,6 @@ async fn check_counters(dashboard: &Dashboard, fixture: &Fixture, precision: Pre
     assert_eq!(row["last"], json!(last), "{uri}");
 }
 
-/// Checks a random series, a random heat map and the list of counters.
 pub async fn check(dashboard: &Dashboard, fixture: &Fixture, rng: &mut Rng) {
     let now = fixture.now();
     let metrics: Vec<_> = COUNTED.split(' ').chain(RECORDED.split(' ')).collect();

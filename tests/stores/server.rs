@@ -16,7 +16,6 @@ use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 use crate::stores::fixture::{Fixture, MS, MergeReport, NOW, apply, call, redis_store, spec};
 
-/// A call of two samples of one context.
 fn two_samples(fixture: &Fixture, seq: u64) -> FencedBatch {
     let batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS, 2 * MS])]);
     call("x", seq, batch)
@@ -30,8 +29,8 @@ fn store_at(url: &str, prefix: &str, fixture: &Fixture) -> Arc<dyn Store> {
     with_clock(redis_store(url, prefix), fixture)
 }
 
-/// A server that refuses writes may be a replica that lacks newer data. An answer that the state or calls are missing
-/// would make the instance start again or replay calls.
+/// A server that refuses writes may be a replica that lacks newer data. If it answered that its state or calls are
+/// missing, the instance would start again or replay calls.
 #[tokio::test]
 async fn a_server_that_refuses_writes_answers_appends_with_an_error() {
     for refuse in [
@@ -84,7 +83,7 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
         assert_eq!(cleaned.skipped, None);
     }
     upkeep.deregister("x").await.unwrap();
-    // Rankings: adds, removes, drops, reads and expires.
+    // Adds ids to a ranking, and removes, drops, reads and expires ids.
     let folder = TestFolder::new(store.clone(), fixture.clock.clone(), "folder", 1_000);
     let generation = store.hello().await.unwrap().id;
     for seq in 1..=3 {
@@ -263,7 +262,7 @@ async fn idle_keys_expire() {
     let cleaned = store.upkeep().clean(&fixture.pass()).await.unwrap();
     assert!(cleaned.is_some());
     assert_ttl(&fixture, "count:60:hits:GET /", -1).await;
-    // Records expire with either setting, because no other program writes them.
+    // Records expire with either value of the setting, because no other program writes records.
     assert_ttl(&fixture, "pulse:r1:60:1700001000", 8_400).await;
 }
 

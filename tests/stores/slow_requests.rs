@@ -1,4 +1,4 @@
-//! The details of slow and of failed requests, over HTTP and in the keys of Redis.
+//! The details of slow and of failed requests, in answers of the API and in keys of Redis.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn fails() -> (StatusCode, Extension<Failure>) {
 
 #[tokio::test]
 async fn details_of_requests_are_listed_but_no_query_and_no_other_header_is_stored() {
-    // Without compression, because the test searches for texts in the answers of `DUMP`.
+    // The server does not compress, because the test searches for texts in the answers of `DUMP`.
     let server = RedisServer::builder().arg("--rdbcompression", "no");
     let server = server.start().await;
     let (clock, manual_clock) = Clock::manual(NOW);

@@ -1,4 +1,4 @@
-//! The slowest requests of a fleet over HTTP by path, instance and status, in memory and in Redis.
+//! The API's lists of a fleet's slowest requests, by path, instance and status, in memory and in Redis.
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ const REPORT: &str = "POST /report";
 const USERS: &str = "GET /users/{id}";
 const SEARCH: &str = "GET /search";
 
-/// Two instances on one store.
 struct Fleet {
     pulses: [Pulse; 2],
     app: Router,
@@ -81,7 +80,7 @@ impl Fleet {
         asking::ask(&self.app, &format!("/api/slowest_requests?{query}")).await
     }
 
-    /// The answer, and its requests: the first letter of the path, and the duration in milliseconds.
+    /// The answer, and for each of its requests the first letter of the path and the duration in milliseconds.
     async fn listed(&self, query: &str) -> (Value, Vec<(char, u64)>) {
         let (status, answer) = self.ask(query).await;
         assert_eq!(status, 200, "{query}: {answer}");
@@ -135,7 +134,7 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
         let (answer, requests) = fleet.listed(&format!("status={status}")).await;
         assert_eq!(requests, failed, "{status}");
         assert_eq!(lists(&answer), (json!(1), json!(1)), "{status}");
-        // The answer lists the instances of such requests.
+        // The answer lists the instances that have requests of this status.
         assert_eq!(answer["instances"], json!(["web-2"]), "{status}");
     }
     for (query, expected) in [
@@ -153,7 +152,7 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
         assert_eq!(fleet.listed(query).await.1, expected, "{query}");
     }
 
-    // In a window of two hours, the limit for each path applies to both hours together.
+    // The limit for each path applies to both kept hours together.
     fleet.manual_clock.advance(Duration::from_secs(3_600));
     first.record(SEARCH, Duration::from_secs(200), StatusCode::OK);
     fleet.flush().await;

@@ -163,7 +163,7 @@ pub async fn a_new_hour_replaces_the_last_hour_and_older_hours_are_late(fixture:
     // The hour of the first sample is now too old.
     let merged = fixture.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await;
     assert_eq!(merged.late, fixture.late(1));
-    // The same holds for a context that began in this hour.
+    // A context that began in this hour also has a last hour, and its older samples are late.
     fixture.hit("GET /b", NOW, MS).await;
     fixture.hit("GET /b", LAST_HOUR, MS).await;
     assert_eq!(fixture.hours("GET /b").await, (Some(1.0), Some(1.0)));
@@ -174,7 +174,7 @@ pub async fn a_new_hour_replaces_the_last_hour_and_older_hours_are_late(fixture:
     ]);
     assert_eq!(fixture.merge(batch).await.late, fixture.late(2));
     assert_eq!(fixture.hours("GET /b").await, (Some(1.0), Some(1.0)));
-    // Late samples are in the counters.
+    // Late samples count in the counters.
     let hours = fixture.counter("hits:GET /b", 3_600).await;
     assert_eq!(hours, [(old, 2), (LAST_HOUR, 1), (THIS_HOUR, 1)]);
 }
@@ -187,7 +187,7 @@ pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     ]);
     let merged = fixture.merge(batch).await;
     assert_eq!((merged.skewed, merged.late), (2, 0));
-    // All tiers count the samples as missing, in the slice of the minute in which they were refused.
+    // Each tier counts the samples as missing, in its slice at the time of the refusal.
     let missing = async |fixture: &Fixture, width| {
         let records = fixture.records(ALL, width).await;
         let of = |(start, sums): (i64, Aggregate)| (start, sums.measures.get(Measure::Missing));
@@ -213,7 +213,8 @@ pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     // By now the minute is rolled up.
     fixture.hit("GET /", NOW + HOUR, MS).await;
     assert_eq!(missing(fixture, 1_800).await[0], (NOW, 2));
-    // A batch keeps two hours. Even if both are in the future, its records may have samples of the present.
+    // A batch keeps the statistics of two hours, here of two hours in the future. Its records still have the sample of
+    // the present.
     let now = NOW + HOUR;
     let seconds = [now, now + 2 * HOUR, now + 3 * HOUR];
     let requests = seconds.map(|second| ("GET /b", Kind::Http, second, &[MS][..]));
@@ -337,7 +338,7 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
     // Samples of the last hour do not change the ranking.
     fixture.hit("GET /129", LAST_HOUR, 9_000 * MS).await;
     assert_eq!(fixture.slowest_means().await, slowest);
-    // Redis stores only a hundred contexts, too.
+    // The ranking in Redis also has only a hundred contexts.
     if let Some(keys) = &fixture.keys {
         let key = keys.key("slowest:AccessTime");
         let size: u64 = issue(&mut keys.connection().await, "ZCARD", key).await;
@@ -444,7 +445,7 @@ pub async fn cleaning_examines_a_precision_only_when_it_is_due(fixture: &mut Fix
         fixture.advance(60);
     }
     assert!(passes.contains(&6) && passes.iter().any(|n| *n >= 8));
-    // The hits at 5 h are retained.
+    // The hits in slices of 5 h are retained.
     assert_eq!(fixture.counter("hits:GET /", 18_000).await.len(), 1);
 }
 

@@ -11,7 +11,6 @@ use crate::rig::process::free_port;
 use crate::rig::server::RedisServer;
 use crate::stores::fixture::opened;
 
-/// A certificate that no public authority has signed is refused, unless the user passes its authority.
 #[tokio::test]
 async fn a_certificate_is_refused_unless_its_authority_is_trusted() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/tls");

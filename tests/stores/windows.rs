@@ -60,12 +60,12 @@ impl Served {
     }
 
     pub fn random(rng: &mut Rng, second: i64) -> Self {
-        // One request in eight takes 4 µs to 17 minutes, the others 4 to 33 ms.
-        let octaves = if rng.u32(..8) == 0 { 2..30 } else { 12..15 };
+        // One request in eight takes 4 µs to 18 minutes, the others 4 to 33 ms.
+        let exponents = if rng.u32(..8) == 0 { 2..30 } else { 12..15 };
         Self {
             second,
             context: rng.usize(..CONTEXTS),
-            nanos: 1_000 * (2u64.pow(rng.u32(octaves)) * rng.u64(101..200) / 100) + 1,
+            nanos: 1_000 * (2u64.pow(rng.u32(exponents)) * rng.u64(101..200) / 100) + 1,
             outcome: OUTCOMES[rng.usize(..4)],
         }
     }
@@ -101,7 +101,7 @@ impl Served {
         codes[self.choice()]
     }
 
-    /// The kind of error that the service names. A success may have one as well.
+    /// The kind of error that the service names. A success may have a kind as well.
     fn kind(&self) -> Option<&'static str> {
         let kinds = match self.outcome {
             Outcome::Success => [Some("stale"), None, None],
@@ -147,7 +147,6 @@ fn tally(served: &[Served], key: impl Fn(&Served) -> Option<String>) -> Vec<(Str
     counts
 }
 
-/// Checks the counts by status code and by kind of error.
 fn check_tallies(answer: &Value, served: &[Served]) {
     let codes = tally(served, |request| Some(request.code().to_string()));
     let kinds = tally(served, |request| request.kind().map(str::to_owned));
@@ -187,7 +186,7 @@ fn counted(histogram: &Value) -> i64 {
     buckets.map(|bucket| bucket[2].as_i64().unwrap()).sum()
 }
 
-/// A dashboard of the store, and the requests that it must show.
+/// A dashboard of the store, and the requests that the dashboard must show.
 pub struct Dashboard {
     router: axum::Router,
     served: Vec<Served>,
@@ -219,7 +218,7 @@ impl Dashboard {
         asking::ask(&self.router, &format!("/api/{question}")).await
     }
 
-    /// The JSON of an answer, which must be 200.
+    /// The JSON of an answer, whose status must be 200.
     pub async fn get(&self, question: &str) -> Value {
         asking::json(&self.router, &format!("/api/{question}")).await
     }
@@ -303,7 +302,7 @@ impl Dashboard {
                 ("hits", true) => assert!(value.is_null() || value == 0, "{row}"),
                 (_, true) => assert!(value.is_null(), "{row}"),
                 ("hits", false) => assert_eq!(value, expected.len(), "{row}"),
-                // Rounded to three digits.
+                // A mean in a series is rounded to three digits.
                 ("mean", false) => near(value, total as f64 / 1e9 / expected.len() as f64, 0.005),
                 _ => near(value, percentile(&expected, 0.95), error + 0.005),
             }
@@ -363,8 +362,8 @@ impl Dashboard {
         let paths = self.get(&uri).await;
         let (now, before) = (range(&paths), range(&paths["before"]));
         assert_eq!((before.1, before.1 - before.0), (now.0, now.1 - now.0));
-        // Minutes are kept for two hours. If only a part of the window before is kept, the answer is about that part, and
-        // `complete` is the part's share.
+        // Minutes are kept for two hours. If only a part of the window before is kept, the answer is about that part,
+        // and `complete` is the part's share.
         let complete = paths["before"]["complete"].as_f64().unwrap();
         let is_kept = query.starts_with("window") || complete >= 1.0;
         let error = paths["error"].as_f64().unwrap();
@@ -391,7 +390,7 @@ impl Dashboard {
             let hour = &overview[hour];
             assert_eq!(hour["start"], now.0);
             assert_eq!(hour["requests"], expected.len());
-            // The extremes are exact, because the bounds of an hour are fixed.
+            // The minimum and the maximum are exact, because the bounds of an hour are fixed.
             near(&hour["min"], first.nanos as f64 / 1e9, 1e-12);
             near(&hour["max"], last.nanos as f64 / 1e9, 1e-12);
         }
@@ -402,8 +401,8 @@ impl Dashboard {
         }
     }
 
-    /// Checks the answers about a window that is compared with the time from `from` to `to`. This time is kept in slices
-    /// of `width` seconds.
+    /// Checks the answers about a window that is compared with the time from `from` to `to`. This time is kept in
+    /// slices of `width` seconds.
     async fn check_against(&self, query: &str, (from, to): (i64, i64), width: i64) {
         let paths = self.get(&format!("paths?{query}")).await;
         let (now, before) = (range(&paths), range(&paths["before"]));
@@ -444,7 +443,6 @@ impl Dashboard {
         self.check(&overview["window"]["before"], None, before, error);
     }
 
-    /// Checks the list of the contexts with the most server errors.
     async fn check_outcome(&self, query: &str) {
         let uri = format!("outcome?outcome=5xx&limit=2&{query}");
         let answer = self.get(&uri).await;
@@ -468,7 +466,7 @@ impl Dashboard {
         }
     }
 
-    /// Checks the kinds of errors, and the paths of each.
+    /// Checks the kinds of errors, and the paths of each kind.
     async fn check_errors(&self, query: &str) {
         let answer = self.get(&format!("errors?limit=3&{query}")).await;
         let (from, to) = range(&answer);
@@ -490,7 +488,6 @@ impl Dashboard {
         }
     }
 
-    /// Checks that rows are sorted by a figure of their polls.
     async fn check_order(&self, sort: &str) {
         let answer = self.get(&format!("paths?window=5m&sort={sort}")).await;
         let rows = answer["paths"].as_array().unwrap().iter();
@@ -570,7 +567,7 @@ async fn windows_show_what_was_served(
     }
 }
 
-/// The compared times are kept in minutes, half hours or six hours.
+/// The compared times are kept in slices of a minute, half an hour or six hours.
 pub async fn a_window_is_compared_with_any_other(fixture: &mut Fixture) {
     let mut dashboard = Dashboard::new(fixture);
     let mut rng = Rng::with_seed(seed());
@@ -617,7 +614,7 @@ async fn an_error_about_a_window_that_does_not_fit_names_the_setting() {
         number(&answer["window"], "count")
     };
     assert_eq!(count(&dashboard, "5m").await, 50);
-    // A hundred times as many requests.
+    // Now there are a hundred times as many contexts.
     dashboard.serve(&mut fixture, &served[50..]).await;
     fixture.advance(2);
     for uri in [
@@ -681,7 +678,7 @@ async fn rows_compare_with_the_window_before() {
     let served = |context, ago: i64, millis: u64| Served::new(NOW - ago, context, millis * MS);
     let mut requests = vec![served(2, 90, 3), served(3, 500, 3)];
     for n in 0..30 {
-        // Twice as slow as before, and half of the requests are errors.
+        // These requests are twice as slow as before, and half of them are errors.
         let mut slower = served(0, 90 + n, 20);
         if n % 2 > 0 {
             slower.outcome = Outcome::ServerError;

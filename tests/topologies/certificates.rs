@@ -35,9 +35,9 @@ pub async fn behind_proxies(cluster: &RedisCluster) -> (Vec<Proxy>, RedisOptions
         addresses.insert(address(port), address(proxy.port()));
         proxies.push(proxy);
     }
-    let seeds = addresses.values();
-    let seeds = seeds.map(|address| format!("rediss://{address}"));
-    let options = RedisOptions::cluster(seeds.collect::<Vec<_>>()).unwrap();
+    let urls = addresses.values();
+    let urls = urls.map(|address| format!("rediss://{address}"));
+    let options = RedisOptions::cluster(urls.collect::<Vec<_>>()).unwrap();
     let options = trusting(options, &certificates());
     (proxies, mapped(options, addresses))
 }

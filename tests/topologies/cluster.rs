@@ -15,7 +15,7 @@ use crate::rig::server::RedisServer;
 use crate::rig::shared;
 use crate::rig::wait::{PATIENCE, look_until, until};
 use crate::topologies::place::{
-    TAGGED, cluster_options, mapped, own_slots, pulse, store, stored_in, under_load,
+    TAGGED, builder, cluster_options, mapped, own_slots, store, stored_in, under_load,
 };
 use crate::topologies::trials;
 
@@ -27,19 +27,19 @@ each_is_exact! {
         trials::cluster_down(Duration::from_secs(2), LIGHT, seed());
 }
 
-/// One seed is down, and the other may be a replica, which owns no slot.
+/// One of the two nodes that the store knows is down, and the other node may be a replica, which owns no slot.
 #[tokio::test]
 async fn any_node_leads_to_the_owner() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let dead = free_port();
     for node in &cluster.nodes {
-        let seeds = [format!("redis://127.0.0.1:{dead}"), node.server.url()];
-        let options = RedisOptions::cluster(seeds).unwrap();
+        let urls = [format!("redis://127.0.0.1:{dead}"), node.server.url()];
+        let options = RedisOptions::cluster(urls).unwrap();
         store(options, &prefix).hello().await.unwrap();
     }
 }
 
-/// Managed servers deny CONFIG, KEYS, SCRIPT, CLIENT LIST, MEMORY, DEBUG, INFO, and questions about permissions.
+/// As on managed servers, the user must not use CONFIG, KEYS, CLIENT LIST, DEBUG and INFO, nor ask about permissions.
 #[tokio::test]
 async fn a_user_without_dangerous_commands_is_enough() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
@@ -51,7 +51,7 @@ async fn a_user_without_dangerous_commands_is_enough() {
         let port = node.server.port();
         format!("redis://managed:secret@127.0.0.1:{port}")
     });
-    let builder = pulse(RedisOptions::cluster(urls).unwrap(), &prefix);
+    let builder = builder(RedisOptions::cluster(urls).unwrap(), &prefix);
     let (service, load) = under_load(builder, LIGHT, seed()).await;
     let slot = cluster.slot(&prefix).await;
     let to = cluster.other_primary(slot).await;
@@ -63,7 +63,7 @@ async fn a_user_without_dangerous_commands_is_enough() {
     service.assert_well();
 }
 
-/// The node announces an address at which clients cannot reach it, like a node behind a port mapping.
+/// The node announces an address at which clients cannot reach the node, as behind a port mapping.
 #[tokio::test]
 async fn an_announced_address_that_cannot_be_reached_is_mapped() {
     const ANNOUNCED: &str = "127.1.1.1";
@@ -83,7 +83,7 @@ async fn an_announced_address_that_cannot_be_reached_is_mapped() {
     let port = node.port();
     let addresses = [(format!("{ANNOUNCED}:{port}"), format!("127.0.0.1:{port}"))];
     let reachable = mapped(options(), HashMap::from(addresses));
-    let service = Service::new(pulse(reachable, TAGGED));
+    let service = Service::new(builder(reachable, TAGGED));
     service.requests(30).await;
     service.end().await;
     let stored = Stored::read_below(TAGGED, &mut node.connection().await).await;
@@ -96,12 +96,11 @@ async fn an_announced_address_that_cannot_be_reached_is_mapped() {
     }
 }
 
-/// Rankings and cached rows are in the service's slot.
 #[tokio::test]
 async fn rankings_and_rows_follow_their_slot() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let slot = cluster.slot(&prefix).await;
-    let service = Service::new(pulse(cluster_options(cluster), &prefix));
+    let service = Service::new(builder(cluster_options(cluster), &prefix));
     let posts = service.pulse.ranking("posts").build().unwrap();
     let rows = RowCache::builder(&service.pulse).loader(async |id: String| {
         let row = serde_json::json!({ "id": id });

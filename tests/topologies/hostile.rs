@@ -42,7 +42,7 @@ async fn redirects_to_nowhere_and_in_a_circle_are_errors() {
     let slot = shared::cluster().await.slot(TAGGED).await;
     let dead = free_port();
     let lies = [
-        // The node redirects to itself. The store follows five redirects.
+        // The node redirects to itself. The store follows at most five redirects.
         format!("MOVED {slot} 127.0.0.1:OWN"),
         format!("ASK {slot} 127.0.0.1:OWN"),
         "MOVED".to_owned(),

@@ -1,5 +1,5 @@
-//! The suite of every store on a real cluster of three primaries and three replicas. Short faults of clusters, and of a
-//! primary with two replicas and three Sentinels; `make chaos` runs longer faults.
+//! Runs the suite of every store on a real cluster of three primaries and three replicas. Also tests short faults of
+//! clusters, and of a primary with two replicas and three Sentinels. `make chaos` runs longer faults.
 
 #[cfg(feature = "redis-tls")]
 mod certificates;

@@ -1,4 +1,4 @@
-//! A service on a cluster or behind Sentinels, and the data that it stores.
+//! A service on a cluster or behind Sentinels, and the data that the service stores.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::rig::wait::{PATIENCE, look_until, until};
 pub const TAGGED: &str = "{pulse:shop}:";
 
 /// A builder with short flush intervals.
-pub fn pulse(options: RedisOptions, prefix: &str) -> Builder {
+pub fn builder(options: RedisOptions, prefix: &str) -> Builder {
     with_options(options.prefix(prefix))
 }
 
@@ -49,12 +49,10 @@ pub async fn under_load(builder: Builder, pace: Pace, seed: u64) -> (Service, Lo
     (service, load)
 }
 
-/// The options of a cluster without TLS and users.
 pub fn cluster_options(cluster: &RedisCluster) -> RedisOptions {
     RedisOptions::cluster(cluster.urls()).unwrap()
 }
 
-/// The options of a primary with Sentinels without passwords.
 pub fn sentinel_options(sentinels: &Sentinels) -> RedisOptions {
     let options = RedisOptions::sentinel(SERVICE, sentinels.urls()).unwrap();
     mapped(options, sentinels.address_map())

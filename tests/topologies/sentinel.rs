@@ -10,14 +10,14 @@ use crate::rig::seed::seed;
 use crate::rig::sentinel::{SERVICE, Sentinels, Setup};
 use crate::rig::wait::until;
 use crate::topologies::place::{
-    end_exactly_behind, mapped, pulse, readable_again, sentinel_options, store, under_load,
+    builder, end_exactly_behind, mapped, readable_again, sentinel_options, store, under_load,
 };
 use crate::topologies::trials;
 
 #[tokio::test]
 async fn a_failover_under_load_loses_nothing() {
     let sentinels = Sentinels::start().await;
-    let builder = pulse(sentinel_options(&sentinels), PREFIX);
+    let builder = builder(sentinel_options(&sentinels), PREFIX);
     let (service, load) = under_load(builder, LIGHT, seed()).await;
     let primary = sentinels.fail_over().await;
     let port = sentinels.servers[primary].server.port();
@@ -58,7 +58,7 @@ each_is_exact! {
 #[tokio::test]
 async fn a_frozen_primary_is_replaced() {
     let sentinels = Sentinels::start().await;
-    let builder = pulse(sentinel_options(&sentinels), PREFIX);
+    let builder = builder(sentinel_options(&sentinels), PREFIX);
     let builder = builder.replay_bytes(32 << 20);
     let (service, load) = under_load(builder, LIGHT, seed()).await;
     let before = sentinels.primary().await;
@@ -77,8 +77,8 @@ async fn a_frozen_primary_is_replaced() {
 #[tokio::test]
 async fn primary_and_sentinels_have_different_passwords() {
     let setup = Setup {
-        servers: Some("of-the-servers"),
-        sentinels: Some("of-the-sentinels"),
+        server_password: Some("of-the-servers"),
+        sentinel_password: Some("of-the-sentinels"),
         tls: None,
     };
     let sentinels = Sentinels::start_with(setup).await;
@@ -87,7 +87,7 @@ async fn primary_and_sentinels_have_different_passwords() {
         let options = RedisOptions::sentinel(&service_url(password), urls).unwrap();
         mapped(options, sentinels.address_map())
     };
-    let service = Service::new(pulse(options("of-the-servers", sentinels.urls()), PREFIX));
+    let service = Service::new(builder(options("of-the-servers", sentinels.urls()), PREFIX));
     service.requests(30).await;
     end_exactly_behind(&service, &sentinels, PREFIX).await;
 

@@ -14,7 +14,7 @@ use crate::rig::shared;
 #[cfg(feature = "redis-tls")]
 use crate::topologies::certificates::{behind_proxies, certificates};
 use crate::topologies::place::{
-    TAGGED, cluster_options, pulse, readable_again, sentinel_options, stored_behind, stored_in,
+    TAGGED, builder, cluster_options, readable_again, sentinel_options, stored_behind, stored_in,
     under_load,
 };
 use crate::topologies::user::User;
@@ -84,7 +84,7 @@ async fn asking(node: &Node) -> u64 {
 pub async fn slot_moved(moves: u64, pace: Pace, seed: u64) -> Report {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let slot = cluster.slot(&prefix).await;
-    let mut trial = Trial::start(pulse(cluster_options(cluster), &prefix), pace, seed).await;
+    let mut trial = Trial::start(builder(cluster_options(cluster), &prefix), pace, seed).await;
     let nodes = [cluster.other_primary(slot).await, cluster.owner(slot).await];
     let (mut keys, mut all_redirected, mut at_once) = (0, true, 0);
     for to in nodes.into_iter().cycle().take(moves as usize) {
@@ -116,7 +116,7 @@ pub async fn slot_moved(moves: u64, pace: Pace, seed: u64) -> Report {
 pub async fn failovers(rounds: u64, pace: Pace, seed: u64) -> Report {
     let cluster = RedisCluster::start().await;
     let slot = cluster.slot(TAGGED).await;
-    let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), pace, seed).await;
+    let mut trial = Trial::start(builder(cluster_options(&cluster), TAGGED), pace, seed).await;
     for round in 0..rounds {
         if round % 2 == 0 {
             // A planned failover: the replica has all data.
@@ -141,7 +141,7 @@ pub async fn failovers(rounds: u64, pace: Pace, seed: u64) -> Report {
 
 pub async fn cut_off_primaries(rounds: u64, pace: Pace, seed: u64) -> Report {
     let sentinels = Sentinels::start().await;
-    let mut trial = Trial::start(pulse(sentinel_options(&sentinels), PREFIX), pace, seed).await;
+    let mut trial = Trial::start(builder(sentinel_options(&sentinels), PREFIX), pace, seed).await;
     let (mut all_replayed, mut longest) = (true, Duration::ZERO);
     for _ in 0..rounds {
         let replayed = || trial.service.health().flush.replayed;
@@ -157,7 +157,7 @@ pub async fn cut_off_primaries(rounds: u64, pace: Pace, seed: u64) -> Report {
         all_replayed &= replayed() > before;
         longest = longest.max(cut.elapsed());
         trial.recover().await;
-        // The old primary accepts writes again, until a Sentinel makes it a replica.
+        // Sentinels reach the old primary again, which is a second primary until a Sentinel makes it a replica.
         sentinels.heal(primary);
         trial.recover().await;
         sentinels.wait_until_healthy().await;
@@ -178,7 +178,7 @@ pub async fn cut_off_primaries(rounds: u64, pace: Pace, seed: u64) -> Report {
 
 pub async fn cluster_down(outage: Duration, pace: Pace, seed: u64) -> Report {
     let cluster = RedisCluster::start_with(None, Builder::durable).await;
-    let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), pace, seed).await;
+    let mut trial = Trial::start(builder(cluster_options(&cluster), TAGGED), pace, seed).await;
     let servers = || cluster.nodes.iter().map(|node| &node.server);
     servers().for_each(RedisServer::kill_9);
     trial.service.flush_failed().await;
@@ -197,7 +197,7 @@ pub async fn credentials(rotations: u64, pace: Pace, seed: u64) -> Report {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let user = User::new(cluster, "rotated", &prefix).await;
     let options = user.with_credentials(cluster_options(cluster));
-    let mut trial = Trial::start(pulse(options, &prefix), pace, seed).await;
+    let mut trial = Trial::start(builder(options, &prefix), pace, seed).await;
     let mut is_asked = true;
     for _ in 0..rotations {
         let before = user.asked();
@@ -220,7 +220,7 @@ pub async fn tls_cut(cuts: u64, pace: Pace, seed: u64) -> Report {
     let cluster = RedisCluster::start_with(Some(&certificates()), |node| node).await;
     let (proxies, options) = behind_proxies(&cluster).await;
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut trial = Trial::start(pulse(options, TAGGED), pace, seed).await;
+    let mut trial = Trial::start(builder(options, TAGGED), pace, seed).await;
     for cut in 1..=cuts {
         proxies.iter().for_each(Proxy::cut);
         pause(rng.u64(5..200)).await;

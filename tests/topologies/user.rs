@@ -1,4 +1,4 @@
-//! A user whose password is replaced while it is used.
+//! A user of a cluster whose password is replaced while a service uses the password.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::rig::cluster::RedisCluster;
 #[derive(Clone)]
 pub struct User {
     name: String,
-    /// The current password is the last. The application gives each old password once more before the current one, as a
+    /// The current password is the last. The application gives an old password once more before the next password, as a
     /// cache of passwords might do.
     passwords: Arc<Mutex<Vec<String>>>,
     asked: Arc<AtomicU64>,

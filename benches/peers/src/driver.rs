@@ -50,7 +50,6 @@ impl Runtimes {
         self.flush_interval
     }
 
-    /// Runs a future on the thread of the requests.
     pub(crate) fn run_requests<T>(&self, future: impl Future<Output = T>) -> T {
         self.requests.block_on(pin!(future))
     }
@@ -66,7 +65,7 @@ pub(crate) fn uris(paths: usize) -> Vec<Uri> {
         .collect()
 }
 
-/// Sends requests one after another, each to the end of its response's body, as hyper would.
+/// Sends requests one after another. Reads each response's body to its end, as hyper would.
 pub(crate) async fn send(app: &mut Router, uris: &[Uri], requests: usize) {
     for uri in uris.iter().cycle().take(requests) {
         let mut request = Request::new(Body::empty());
@@ -94,12 +93,10 @@ pub(crate) fn measured_requests(runtimes: &Runtimes, app: &mut Router, uris: &[U
     send_here(runtimes, app, uris, black_box(count));
 }
 
-/// The CPU time of this thread in nanoseconds.
 fn thread_nanos() -> i64 {
     nanos(ClockId::ThreadCPUTime)
 }
 
-/// CPU time of all threads in nanoseconds.
 pub(crate) fn process_nanos() -> i64 {
     nanos(ClockId::ProcessCPUTime)
 }
@@ -136,8 +133,9 @@ pub(crate) fn nanoseconds(
     results
 }
 
-/// The allocations per request, on the thread of the request: the fewest of [`RUNS`] measurements. On a busy machine, a
-/// delayed request may allocate, because it enters the list of the slowest requests.
+/// The allocations per request, on the thread of the request: the fewest of [`RUNS`] measurements. A request that
+/// enters a list of the slowest requests allocates. The row fills these lists in advance, but at the start of each
+/// hour, they are empty again.
 pub(crate) fn allocations(
     runtimes: &Runtimes,
     apps: &mut [(&'static Row, App)],

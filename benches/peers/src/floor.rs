@@ -1,4 +1,4 @@
-//! The floor: a hand-written layer that only counts and times the requests of each route. The layer does not see
+//! The floor: a hand-written layer that only counts and times the requests of each route. The layer does not count
 //! cancelled or panicking requests, mixes up routes that share a service, and loses counts if there are more threads
 //! than shards. Nothing reads its counts.
 //!
@@ -20,7 +20,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 const SHARDS: usize = 2;
-/// 16 buckets for each doubling of the nanoseconds.
+/// 16 buckets for each power of two of nanoseconds.
 const BUCKETS: usize = 64 * 16;
 
 #[derive(Clone)]

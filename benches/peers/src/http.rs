@@ -15,7 +15,6 @@ const CONNECTIONS: usize = 16;
 /// The name of the second bare server.
 pub(crate) const CONTROL: &str = "bare again (A/A)";
 
-/// Requests per second of a row.
 #[derive(Debug)]
 pub(crate) struct Loopback {
     /// The row's id, or [`CONTROL`].
@@ -70,13 +69,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Closing the pipe ends the server.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
     }
 }
 
-/// Requests per second of each row, by round.
 pub(crate) fn loopback(
     apps: &[(&'static Row, App)],
     options: &Options,

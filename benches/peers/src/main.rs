@@ -1,8 +1,8 @@
-//! The cost of tower-pulse for a request, compared with a hand-written floor and with other crates. All have the same
-//! routes and driver. One run measures all of them, and prints a table with a row for each.
+//! The cost of tower-pulse for a request, compared with a hand-written floor and with other crates. All layers have the
+//! same routes and driver. One run measures all layers, and prints a table with a row for each.
 //!
-//! Read `rows` (the compared layers), `floor` (the hand-written layer), `driver` (sends and times the
-//! requests), then one module for each column.
+//! Read `rows` (the compared layers), `floor` (the hand-written layer), `driver` (sends and times the requests), then
+//! the module of a measurement.
 
 mod alloc;
 mod driver;

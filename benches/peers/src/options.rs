@@ -2,7 +2,6 @@
 
 use crate::rows::{BODY_END, IDENTITY, IDENTITY_FIVE_POLLS, PULSE, PULSE_FIVE_POLLS};
 
-/// The text of `--help`.
 pub(crate) const USAGE: &str = "\
 Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [--processes N] [--requests N] [--quick]
                    [--check]
@@ -19,17 +18,13 @@ Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// Nanoseconds per request.
     Nanos,
-    /// Allocations per request.
     Allocations,
-    /// Instructions per request.
     Instructions,
     /// Throughput of two worker threads.
     Workers,
     /// The effect of a flush on requests.
     Pause,
-    /// Bytes per context.
     Memory,
     /// Requests per second over loopback.
     Http,
@@ -47,7 +42,6 @@ const MEASURES: [(&str, Measure); 7] = [
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Whether to print the usage and exit.
     pub(crate) help: bool,
     /// Whether to fail if allocations or instructions exceed their limits.
     pub(crate) check: bool,
@@ -60,17 +54,16 @@ pub(crate) struct Options {
     pub(crate) processes: usize,
     /// Rounds of the measurements with two workers and of pauses.
     pub(crate) long_rounds: usize,
-    /// Rounds over loopback.
     pub(crate) http_rounds: usize,
     /// Seconds per row in a round over loopback.
     pub(crate) http_seconds: usize,
     /// Requests per row and round.
     pub(crate) requests: usize,
-    /// The row of a process that runs under callgrind.
+    /// The row that this process measures under callgrind.
     pub(crate) instructions_of: Option<String>,
     /// Whether this is one of the extra processes of `--processes`.
     pub(crate) is_extra_process: bool,
-    /// The row of a server for wrk.
+    /// The row that this process serves for wrk.
     pub(crate) serve: Option<String>,
 }
 

@@ -25,13 +25,13 @@ const PERIOD: Duration = Duration::from_millis(200);
 pub(crate) struct Pause {
     /// The store to which the thread flushes.
     pub(crate) store: &'static str,
-    /// In periods without flushes.
+    /// The median over periods without flushes.
     pub(crate) without: Median,
-    /// In periods with flushes.
+    /// The median over periods with flushes.
     pub(crate) with: Median,
     /// The difference between a period with flushes and the following period without.
     pub(crate) added: Median,
-    /// The number of flushes in a period.
+    /// The mean number of flushes in a period.
     pub(crate) flushes: f64,
 }
 

@@ -26,7 +26,6 @@ use crate::floor::Floor;
 pub(crate) struct Row {
     pub(crate) id: &'static str,
     pub(crate) name: &'static str,
-    /// The number of polls of each request.
     polls: usize,
     add: fn(Router, &Runtimes) -> Result<App, String>,
 }
@@ -143,7 +142,8 @@ pub(crate) struct App {
 impl App {
     fn keeping(router: Router, keep: impl Any) -> Self {
         Self {
-            // `axum::serve` makes this call once. Without this call, each request would apply the layer again.
+            // `axum::serve` makes this call for each connection. Without this call, each request would apply the layer
+            // again.
             router: router.with_state(()),
             _keep: Box::new(keep),
         }

@@ -14,7 +14,8 @@ use crate::workers::{Rate, Throughput};
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     rounds: usize,
-    /// Whether all rows were asked for. If so, the table of goals also lists goals that were not measured.
+    /// Whether all rows were chosen, as without `--only`. If so, the table of goals also lists goals that were not
+    /// measured.
     pub(crate) has_all_rows: bool,
     has_http: bool,
     /// Nanoseconds per request, by row and round.
@@ -23,12 +24,9 @@ pub(crate) struct Results {
     pub(crate) processes: Vec<Ratios>,
     pub(crate) allocations: Vec<(&'static str, f64)>,
     pub(crate) instructions: Vec<(&'static str, f64)>,
-    /// Requests per second of two worker threads.
     pub(crate) workers: Vec<Throughput>,
     pub(crate) pauses: Vec<Pause>,
-    /// Bytes of memory that a context takes in the process.
     pub(crate) bytes_per_context: Option<f64>,
-    /// Requests per second over loopback.
     pub(crate) loopback: Vec<Loopback>,
     /// Rows that are not available, and why.
     missing: Vec<(&'static str, String)>,
@@ -72,12 +70,10 @@ impl Results {
         Some(Median::of(all.iter().map(ratio)))
     }
 
-    /// A row's allocations beyond another's.
     pub(crate) fn allocations_over(&self, id: &str, other: &str) -> Option<f64> {
         Some(value_of(&self.allocations, id)? - value_of(&self.allocations, other)?)
     }
 
-    /// A row's instructions beyond another's.
     pub(crate) fn instructions_over(&self, id: &str, other: &str) -> Option<f64> {
         Some(value_of(&self.instructions, id)? - value_of(&self.instructions, other)?)
     }
@@ -281,7 +277,8 @@ fn value_of<'a, T>(rows: &'a [(&str, T)], id: &str) -> Option<&'a T> {
         .map(|(_, value)| value)
 }
 
-/// A value with `digits` decimals, or an empty text. For 0 decimals, a small value with a fraction gets two.
+/// A value with `digits` decimals, or an empty text. If `digits` is 0, a value below 100 with a fraction gets two
+/// decimals.
 fn shown(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| {
         let digits = if digits == 0 && value.abs() < 100.0 && value.fract().abs() > 0.005 {

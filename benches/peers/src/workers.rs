@@ -1,4 +1,4 @@
-//! The throughput of two worker threads. Data that the threads share slows them down.
+//! The throughput of two worker threads, which is lower if the threads share data.
 
 use std::time::Instant;
 
@@ -15,7 +15,6 @@ const TASKS: usize = 16;
 /// The requests of a task between two yields.
 const BURST: usize = 100;
 
-/// Requests per second of one row.
 #[derive(Debug)]
 pub(crate) struct Throughput {
     pub(crate) id: &'static str,
@@ -34,7 +33,6 @@ pub(crate) struct Rate {
     pub(crate) cpu: f64,
 }
 
-/// Requests per second of each row, on two worker threads.
 pub(crate) fn throughput(
     apps: &[(&'static Row, App)],
     options: &Options,

@@ -205,9 +205,9 @@ impl Access {
     }
 
     /// Lets the future of `allows` decide about each request, by a `bool` or a [`Permission`]. A refused request is
-    /// answered 403. Use this function for a check that has to wait, such as looking up a session in a database.
-    /// `allows` must copy values out of the head of the request. If the future takes longer than 5 s, the request is
-    /// answered 503.
+    /// answered 403. Use this function for a check that has to wait, such as looking up a session in a database. The
+    /// future cannot borrow the head of the request, so `allows` must copy the values that the future needs. If the
+    /// future takes longer than 5 s, the request is answered 503.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -235,17 +235,17 @@ impl Access {
         Self::of(Rule::CustomAsync(Arc::new(allows)))
     }
 
-    /// Allows all requests. Use it for a service that listens on loopback, behind a proxy that checks requests, or
-    /// behind an authentication layer of its own. A warning at the start says that anyone may enter.
+    /// Allows all requests. Use this access for a service that listens on loopback, behind a proxy that checks
+    /// requests, or behind an authentication layer of its own. A warning at the start says that anyone may enter.
     ///
     /// The API and each `POST` answer 403 unless the request's `Host` is an IP address, `localhost`, a name that ends
     /// in `.localhost`, or a host that [`allow_host`](Self::allow_host) names. Without this check, a page of another
     /// site could point its own name at this service, and read everything that needs no login (DNS rebinding).
     /// [`allow_any_host`](Self::allow_any_host) disables the warning and this check.
     ///
-    /// Add an authentication layer with `route_layer`, never with `layer`: axum's `Router::layer` also wraps the
-    /// fallback of the admin router, which becomes the fallback of the service when the routers are merged. Every path
-    /// that does not exist in the service would then ask for a login.
+    /// Add an authentication layer with `route_layer`, never with `layer`. axum's `Router::layer` also wraps the
+    /// default fallback of the admin router, which replaces that of the service when the routers are merged. Then every
+    /// path that does not exist in the service asks for a login.
     pub fn open() -> Self {
         Self::of(Rule::Open)
     }
@@ -265,8 +265,8 @@ impl Access {
         self
     }
 
-    /// Allows requests to an [open](Self::open) router that name any host, and omits the warning at the start. Use it
-    /// behind an authentication layer of your own.
+    /// Allows requests to an [open](Self::open) router that name any host, and omits the warning at the start. Use this
+    /// only behind an authentication layer of your own.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -278,7 +278,6 @@ impl Access {
         self
     }
 
-    /// Warns that anyone may enter, unless all hosts are allowed explicitly.
     pub(super) fn warn_if_open(&self) {
         if matches!(self.rule, Rule::Open) && !self.hosts.any {
             tracing::warn!(
@@ -304,7 +303,6 @@ impl Access {
         }
     }
 
-    /// Refuses unusable secrets, and invalid hosts.
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         let refuse = |value, allowed| Err(BuildError::new("access", value, allowed));
         self.hosts.validate()?;
@@ -327,7 +325,7 @@ impl Access {
             }
             (Rule::Token(_), _) | (_, None) => Ok(()),
             (_, Some(_)) => refuse(
-                "a read_only_token",
+                "given a read_only_token",
                 "only Access::token can have one; a function can return Permission::read()",
             ),
         }
@@ -430,8 +428,8 @@ impl Secret {
     }
 }
 
-/// The user and the secret in the request's `Authorization` header; a `Bearer` has no user. `None` if there is no such
-/// header, more than one, or an invalid one.
+/// The user and the secret in the request's `Authorization` header; a `Bearer` has no user. `None` if the header is
+/// missing, invalid or repeated.
 fn credentials(parts: &Parts) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
     let mut given = parts.headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else {

@@ -32,7 +32,7 @@ const HASH_DIGITS: usize = 32;
 /// The files as the build script compressed them, by name.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The hash of all files. The dashboard's URLs have it.
+/// The hash of all files, which the dashboard's URLs contain.
 pub(super) static HASH: LazyLock<String> = LazyLock::new(|| {
     let mut digest = Hash::new();
     for (name, content) in FILES {

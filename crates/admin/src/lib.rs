@@ -4,8 +4,9 @@
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
 // Read this file (the endpoints), `access.rs` with `hosts.rs`, `writing.rs` and `write_limit.rs` (which requests are
-// answered), `response.rs`, then `api/`, `page.rs` with `assets.rs` (whose files `build.rs` makes with `scripts.rs`),
-// and `prometheus.rs`. The answers come from `tower_pulse_core::query`, which reads parameters and writes JSON.
+// answered), `response.rs`, then `api/`, `page.rs`, `assets.rs` (serves the files that `build.rs` makes with
+// `scripts.rs`), and `prometheus.rs`. The answers come from `tower_pulse_core::query`, which reads parameters and
+// writes JSON.
 
 mod access;
 mod api;
@@ -63,10 +64,10 @@ pub struct Source {
 
 /// The parts of a source that only an instance has.
 pub struct Instance {
-    /// The handle to which requests write.
+    /// The handle through which requests write.
     pub write: tower_pulse_core::handle::Handle,
     /// The limit on writes, shared by all routers of a `Pulse`.
-    pub posts: Arc<WriteLimit>,
+    pub write_limit: Arc<WriteLimit>,
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub totals: TotalsSource,
@@ -74,7 +75,7 @@ pub struct Instance {
 
 /// Creates a router for `nest` or `nest_service`.
 ///
-/// The router has no fallback of its own: axum panics when two routers with fallbacks are merged.
+/// The router keeps axum's default fallback: axum panics when two routers that set a fallback are merged.
 pub fn router<S>(source: Source, access: Access) -> Result<Router<S>, BuildError>
 where
     S: Clone + Send + Sync + 'static,
@@ -155,7 +156,7 @@ struct Admin {
     query: Reader,
     page: Page,
     access: Access,
-    /// The mount path, without a trailing slash.
+    /// The path at which the router is mounted, without a trailing slash; empty for [`router`].
     prefix: String,
 }
 
@@ -175,7 +176,7 @@ impl Admin {
         let permission = self.access.check(parts, count).await?;
         let path = parts.uri.path();
         let path = path.strip_prefix(&*self.prefix).unwrap_or(path);
-        // Every host gets the dashboard itself, because it shows why the API refuses the host.
+        // Every host gets the dashboard itself, because the dashboard shows why the API refuses the host.
         if parts.method == Method::POST || path.starts_with("/api/") {
             self.access.check_host(parts)?;
         }

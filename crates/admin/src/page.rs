@@ -13,9 +13,8 @@ use tower_pulse_model::context::escape_hidden;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// The HTML of a router.
+/// The parts of the dashboard's HTML that depend on the router.
 pub(super) struct Page {
-    /// The title of the dashboard in the browser.
     title: String,
     /// The dashboard's configurations, in JSON: for callers who may only read, for callers with a name who may write,
     /// and for callers without a name who may write.
@@ -35,7 +34,7 @@ impl Page {
                 "service": service,
                 "version": version,
                 "precisions": precisions,
-                // The durations below which requests should stay, in seconds.
+                // The duration below which all requests should stay, in seconds.
                 "target": answers.targets.seconds(),
                 "trace_url": source.trace_url,
                 "is_instance": is_instance,

@@ -1,5 +1,5 @@
 //! `metrics`, in the Prometheus text format 0.0.4 or in OpenMetrics. The text has metrics of this instance since it
-//! started, and metrics of the fleet from the store. Only the metrics of instances may be summed.
+//! started, and metrics of the fleet from the store. Only metrics of instances may be summed over instances.
 //!
 //! Read `format` (the choice of the format), `names` (the names of metrics) and `text` (the form of a line), then
 //! `requests` and this file (the metrics).
@@ -30,7 +30,6 @@ use tower_pulse_model::context::ALL;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 
-/// The request header that the answer depends on.
 const VARY: HeaderValue = HeaderValue::from_static("accept");
 
 /// The counters `pulse_…_total` in health, each with its help text after a colon.
@@ -162,7 +161,7 @@ impl Text {
         self.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], &1);
         let help = "Requests in flight.";
         self.single(names.in_flight(), help, &recording.in_flight);
-        let help = "Contexts and counters that wait to be flushed.";
+        let help = "Contexts, counters, rankings and reports that wait to be flushed.";
         self.single("pulse_pending_series", help, &recording.pending_series);
         let (name, lag) = ("pulse_drain_lag_seconds", recording.drain_lag_seconds);
         let help = "How late the last samples came in.";

@@ -113,8 +113,8 @@ impl ApiError {
     }
 }
 
-/// 200 with an answer and its `as_of`. 304 if the caller already has the same object, even with another `as_of`;
-/// therefore the ETag is weak.
+/// Answers 200 with the answer and its `as_of`, or 304 if the caller already has the same answer, even with another
+/// `as_of`. Because `as_of` may differ, the ETag is weak.
 ///
 /// The answer has an ETag although [`finish`] forbids storing it: `no-store` keeps the data out of the caches of
 /// browsers and proxies, while the dashboard holds the last answer in memory and sends `If-None-Match` itself.
@@ -134,7 +134,6 @@ fn with_status(status: StatusCode, mut response: Response) -> Response {
     response
 }
 
-/// 200 with these bytes.
 pub(super) fn body(bytes: impl Into<Body>, content_type: HeaderValue) -> Response {
     let mut response = Response::new(bytes.into());
     let headers = response.headers_mut();
@@ -142,7 +141,7 @@ pub(super) fn body(bytes: impl Into<Body>, content_type: HeaderValue) -> Respons
     response
 }
 
-/// A response with an ETag: a new one, or 304 if the caller has the version with this ETag.
+/// A response with an ETag: a new response, or 304 if the caller has the version with this ETag.
 pub(super) fn tagged(parts: &Parts, etag: HeaderValue, new: impl FnOnce() -> Response) -> Response {
     let mut response = match is_known(parts, &etag) {
         true => with_status(StatusCode::NOT_MODIFIED, Response::default()),
@@ -178,7 +177,7 @@ fn is_known(parts: &Parts, etag: &HeaderValue) -> bool {
 }
 
 /// Completes every response, including errors: sets the headers, and marks the response as [`Unrecorded`]. An answer to
-/// HEAD loses its body, and keeps the header with the body's length.
+/// HEAD loses its body, and gets a header with the body's length.
 pub(super) fn finish(method: &Method, response: &mut Response) {
     if *method == Method::HEAD {
         let body = std::mem::take(response.body_mut());
@@ -194,7 +193,7 @@ pub(super) fn finish(method: &Method, response: &mut Response) {
     headers.insert(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-    // For browsers without `frame-ancestors`.
+    // Browsers that do not know `frame-ancestors` read this header.
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     let no_referrer = HeaderValue::from_static("no-referrer");
     headers.insert(header::REFERRER_POLICY, no_referrer);

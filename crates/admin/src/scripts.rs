@@ -16,7 +16,7 @@ pub(super) const FIRST_SCRIPT: &str = "app.js";
 /// The stylesheets that are joined into [`STYLE`].
 pub(super) const STYLES: &[&str] = &["app.css", "chart.css"];
 
-/// The stylesheet of the screens other than the overview. The dashboard loads it with the first such screen.
+/// The stylesheet of the screens other than the overview. The dashboard loads it after the first paint.
 pub(super) const LATER_STYLES: &[&str] = &["screens.css"];
 
 /// The modules of the first paint, each after its imports. They are served as [`FIRST_SCRIPT`].

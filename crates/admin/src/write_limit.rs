@@ -12,7 +12,7 @@ use tower_pulse_core::task::lock;
 /// The number of requests that are accepted at once.
 const BURST: u32 = 60;
 
-/// The time after which one more is accepted.
+/// The time after which one more request is accepted.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Limits the requests that write to an instance.

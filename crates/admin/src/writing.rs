@@ -29,7 +29,7 @@ impl From<AmendError> for ApiError {
 }
 
 impl Source {
-    /// The instance that a request may write to. Counts the request.
+    /// Returns the instance to which a request may write, and counts the request.
     pub(super) fn instance_to_write(
         &self,
         parts: &Parts,
@@ -49,12 +49,11 @@ impl Source {
         if has_body {
             refuse_other_types(parts)?;
         }
-        instance.posts.count()?;
+        instance.write_limit.count()?;
         Ok(instance)
     }
 }
 
-/// Refuses a request whose body is too large.
 pub(super) fn check_size(body: &Body) -> Result<(), ApiError> {
     match body.size_hint().lower() > MAX_BODY as u64 {
         true => Err(too_large()),

@@ -2,7 +2,7 @@
 
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 
-/// Advice about a layer that hides data about requests.
+/// Advice on how to add the layer, so that no data about requests is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -13,7 +13,7 @@ pub struct Advice {
     pub code: &'static str,
 }
 
-/// Requests without a route were answered successfully.
+/// Advice if requests without a route were answered successfully.
 pub const UNMATCHED: Advice = Advice {
     text: "Requests that matched no route were answered with 2xx, and are counted together as <unmatched>. If requests to \
            your routes are among them, the layer sees no route: add it by `Router::layer` of axum 0.8, and not around the \
@@ -21,14 +21,14 @@ pub const UNMATCHED: Advice = Advice {
     code: ".fallback_service(\n    tower::ServiceBuilder::new().layer(pulse.layer().named(\"static\")).service(files),\n)",
 };
 
-/// No request to a route was recorded.
+/// Advice if no request to a route was recorded.
 pub const NO_ROUTES: Advice = Advice {
     text: "No request to a route is recorded. Routes added after `.layer(pulse.layer())`, or by an axum other than \
            0.8, are not recorded: add the layer after all routes, and send a request",
     code: ".route(\"/\", get(home))\n.layer(pulse.layer()) // after all routes\n.merge(pulse.mount(\"/admin/pulse\", access))",
 };
 
-/// Many requests were cancelled.
+/// Advice if many requests were cancelled.
 pub const CANCELLED: Advice = Advice {
     text: "More than a fifth of these requests were cancelled before they had a response: the clients went away, or a timeout \
            around the layer ended them. The layer does not see the response of such a timeout, and counts no error. \
@@ -36,9 +36,10 @@ pub const CANCELLED: Advice = Advice {
     code: ".layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, timeout))\n.layer(pulse.layer())",
 };
 
-/// Advice is given if at least 1/`UNMATCHED_OF` of all requests have no route and are answered with 2xx.
+/// [`Advice::about_all`] returns [`UNMATCHED`] if at least 1/`UNMATCHED_OF` of all requests have no route and were
+/// answered with 2xx.
 const UNMATCHED_OF: u64 = 100;
-/// Advice is given if more than 1/`CANCELLED_OF` of the requests are cancelled.
+/// [`Advice::about`] returns [`CANCELLED`] if more than 1/`CANCELLED_OF` of the requests were cancelled.
 const CANCELLED_OF: u64 = 5;
 
 impl Advice {

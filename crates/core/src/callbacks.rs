@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::task::lock;
 
-/// The longest time for which a task waits until the user's functions return.
+/// The longest time for which a task waits for the user's functions.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// A function of the user.

@@ -37,7 +37,7 @@ pub struct Cleaner {
     pub instance: String,
     /// The state of cleaning.
     pub health: Arc<Mutex<CleaningHealth>>,
-    /// The precision of the key that was skipped last, and the warning about it.
+    /// The precision of the counter in the last skipped key, and the warning about this key.
     pub skipped: Option<(i64, String)>,
 }
 
@@ -65,7 +65,7 @@ impl Cleaner {
                 let text = format!("cleaning skips {key}: {reason}. Repair or delete the key");
                 (cleaned.skipped_precision, text)
             });
-            // The warning about a key stays until the key is examined again.
+            // The warning about a key stays until a pass examines the key again.
             let before = self.skipped.take();
             skipped.or(before.filter(|(precision, _)| !pass.examines(*precision)))
         });
@@ -74,7 +74,7 @@ impl Cleaner {
     }
 
     /// Runs passes forever. After a pass, sleeps for the rest of the interval, but at least one second. After a failed
-    /// pass, sleeps for a backoff time instead.
+    /// pass, sleeps for a backoff time instead or, if the server denied access, waits as [`Admission::wait`] describes.
     pub async fn clean_at_intervals(mut self, mut admission: Admission) {
         let min_wait = Duration::from_secs(1);
         // A random first wait spreads the passes of instances that start together.

@@ -27,7 +27,8 @@ pub struct Clock {
     nanos_of_scale: u64,
     /// The time of a manual clock, which replaces the wall clock.
     manual: Option<Arc<watch::Sender<Manual>>>,
-    /// The [origin](Clock::origin) of the time that replaces the wall clock; [`NOT_FOLLOWED`] if no time replaces it.
+    /// The [origin](Clock::origin) of the store's time while that time replaces the wall clock; otherwise
+    /// [`NOT_FOLLOWED`]. `None` in a clock that never follows a store.
     followed: Option<Arc<AtomicI64>>,
 }
 
@@ -46,7 +47,7 @@ struct Manual {
 /// day by less than a microsecond.
 const SCALE: u32 = 40;
 
-/// A moment of the monotonic clock. Only the difference of two ticks is meaningful.
+/// A moment of the monotonic clock. Only the time between two moments has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tick(u64);
 
@@ -87,20 +88,21 @@ impl Clock {
         }
     }
 
-    /// Lets a clock follow another time. A call of [`follow`](Self::follow) affects all clones of the returned clock.
+    /// A clock that can follow a store's time. A call of [`follow`](Self::follow) affects all clones of the returned
+    /// clock.
     pub(crate) fn following(self) -> Self {
         let followed = Some(Arc::new(AtomicI64::new(NOT_FOLLOWED)));
         Self { followed, ..self }
     }
 
-    /// Replaces the wall clock by the time of an [`origin`](Self::origin). With `None`, uses the wall clock again.
+    /// Replaces the wall clock by the time with this [`origin`](Self::origin). With `None`, uses the wall clock again.
     pub(crate) fn follow(&self, origin: Option<i64>) {
         if let Some(followed) = &self.followed {
             followed.store(origin.unwrap_or(NOT_FOLLOWED), Ordering::SeqCst);
         }
     }
 
-    /// The origin of the time that replaces the wall clock, if any time does.
+    /// The origin of the store's time, if that time replaces the wall clock.
     pub(crate) fn followed(&self) -> Option<i64> {
         let origin = self.followed.as_ref()?.load(Ordering::Relaxed);
         (origin != NOT_FOLLOWED).then_some(origin)
@@ -148,7 +150,8 @@ impl Clock {
         }
     }
 
-    /// Time of the wall clock, in nanoseconds since the Unix epoch, even if the followed time replaces it.
+    /// Time of the wall clock in nanoseconds since the Unix epoch, even while [`now_nanos`](Self::now_nanos) follows a
+    /// store.
     pub(crate) fn wall_nanos(&self) -> i64 {
         match &self.manual {
             None => match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -186,7 +189,7 @@ impl Clock {
         Duration::from_nanos(self.nanos_between(start, self.tick()))
     }
 
-    /// Returns when `duration` has passed on this clock.
+    /// Returns once `duration` has passed on this clock.
     ///
     /// Cancel safe: dropping the future has no effect.
     #[doc(hidden)]
@@ -197,7 +200,7 @@ impl Clock {
                 let mut receiver = manual.subscribe();
                 let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
                 let until = receiver.borrow().elapsed.saturating_add(nanos);
-                // The sender lives as long as this clock, so the wait cannot fail.
+                // The wait cannot fail, because this clock owns the sender.
                 let _ = receiver.wait_for(|now| now.elapsed >= until).await;
             }
         }

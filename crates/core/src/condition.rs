@@ -4,7 +4,6 @@
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::named;
 
-/// Declares the conditions: for each its meaning, its variant and its name.
 macro_rules! conditions {
     ($($(#[doc = $meaning:literal])+ $variant:ident = $name:literal,)+) => {
         named! {

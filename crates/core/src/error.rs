@@ -1,5 +1,5 @@
-//! The errors of this crate. [`BuildError`]: a configuration is invalid. [`StoreError`]: a store could not answer a
-//! call. [`AmendError`]: a change or a mark could not be amended. [`ShutdownError`]: a shutdown has lost data.
+//! The errors of this crate. [`BuildError`]: a configuration is invalid. [`StoreError`]: a call of a store failed.
+//! [`AmendError`]: a change or a mark could not be amended. [`ShutdownError`]: a shutdown has lost data.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -29,7 +29,7 @@ impl fmt::Display for BuildError {
 
 impl StdError for BuildError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // Returns the error within the `Arc`, because a caller could not downcast an `Arc`.
+        // Returns the error within the `Arc`: a caller can downcast the error, but not an `Arc`.
         Some(&**self.source.as_ref()?)
     }
 }
@@ -67,7 +67,8 @@ pub enum StoreErrorKind {
     Unreachable,
     /// No answer came within the response timeout. The server may or may not have executed the call.
     TimedOut,
-    /// The server denies access: a password or an ACL rule is missing. The call is tried again every two seconds.
+    /// The server denies access: a password or an ACL rule is missing. Every two seconds, an instance tries one of its
+    /// calls again.
     Forbidden,
     /// The server answers, but refuses the call for now: it is loading, out of memory, read-only, or its disk is full.
     Refused,
@@ -76,13 +77,12 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
-    /// Whether the store gave no answer.
     pub(crate) fn is_without_answer(self) -> bool {
         matches!(self, Self::Unreachable | Self::TimedOut)
     }
 }
 
-/// The error of a call that a store could not answer.
+/// The error of a failed call of a store.
 ///
 /// The text says what happened and, if this crate knows a remedy, what to do. The text never contains passwords.
 #[derive(Clone, Debug)]
@@ -176,7 +176,7 @@ pub struct ShutdownError {
 impl fmt::Display for ShutdownError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { lost, error } = self;
-        // Includes the cause, because a program that ends prints only this text.
+        // Includes the cause, because most programs print only this text before they end.
         write!(
             f,
             "{lost} could not be flushed before the shutdown: {error}"

@@ -16,7 +16,6 @@ use tower_pulse_model::sorted::Map;
 /// Judging is late if the last judged minute ended more than this many seconds ago.
 const LATE_JUDGEMENT: i64 = 150;
 
-/// The time between two log lines about wrong credentials.
 const CREDENTIALS_LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 named! {
@@ -89,7 +88,6 @@ pub struct Health {
 
 #[cfg(feature = "query")]
 impl Health {
-    /// Whether this process is an instance.
     pub(crate) fn is_of_instance(&self) -> bool {
         !self.instance.is_empty()
     }
@@ -155,9 +153,9 @@ pub struct CleaningHealth {
     pub last_error: Option<String>,
 }
 
-/// Warnings that belong to no stage of an instance, and the number of requests with wrong credentials. Warnings about
-/// the configuration of this process are permanent. Warnings about repeated failures and about losses end after a
-/// while. All clones share one state.
+/// Warnings that belong to no stage of an instance, the growth of losses, and the number of requests with wrong
+/// credentials. Warnings about the configuration of this process are permanent. Warnings about failures end some time
+/// after the last failure. All clones share one state.
 #[derive(Clone, Default)]
 pub struct Notices {
     warnings: Arc<Mutex<Vec<Notice>>>,
@@ -178,15 +176,14 @@ struct Loss {
 
 /// How long the warning about a failure lasts after the last failure.
 const FAILS_FOR: Duration = Duration::from_secs(8);
-/// The most warnings about failures at a time.
 const MAX_FAILURES: usize = 8;
-/// How long the warning about a loss lasts. The count is permanent.
+/// How long the warning about a loss lasts after the last growth of the loss.
 const LOSS_WARNED_FOR: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 struct WrongCredentials {
     count: u64,
-    /// The part of `count` that the log has reported, the last time at `logged_at`.
+    /// The part of `count` that the log has reported.
     logged: u64,
     logged_at: Option<Tick>,
 }
@@ -197,7 +194,7 @@ impl Notices {
         self.note(Condition::Configuration.warning(warning), None);
     }
 
-    /// Adds a warning about a failure. The warning ends some time after the last such failure.
+    /// Adds a warning about a failure. The warning ends some time after the last failure with the same warning.
     pub fn add_failure(&self, clock: &Clock, warning: Warning) {
         self.note(warning, Some(clock.tick()));
     }
@@ -226,8 +223,8 @@ impl Notices {
         notices.iter().map(|n| n.warning.clone()).collect()
     }
 
-    /// Whether a count of losses has grown recently. The first count is compared with `before`; if that is `None`, the
-    /// first count has not grown.
+    /// Whether a count of losses has grown within [`LOSS_WARNED_FOR`]. The first call for a condition compares `count`
+    /// with `before`. If `before` is `None`, this call finds no growth.
     pub(crate) fn has_grown(
         &self,
         clock: &Clock,
@@ -274,7 +271,7 @@ impl Notices {
     }
 }
 
-/// The name of a lease's holder, which is stored as `{name}:{id}`.
+/// The name of a lease's holder. The store has the holder as `{name}:{id}`.
 pub(crate) fn shown_name(holder: &str) -> String {
     holder
         .rsplit_once(':')
@@ -307,6 +304,8 @@ pub struct RecordingHealth {
     /// They are in the store or on the way to it.
     pub recorded: u64,
     /// The sum of the absolute values that were added to counters and rankings.
+    ///
+    /// A removal from a ranking counts as 1.
     pub recorded_additions: u64,
     /// Requests in flight.
     pub in_flight: i64,
@@ -318,7 +317,7 @@ pub struct RecordingHealth {
     pub dropped_additions: u64,
     /// Samples of contexts beyond `max_contexts`.
     pub overflowed: u64,
-    /// Contexts and counters with pending data.
+    /// Contexts, counters, rankings, minute reports and marks that wait for a flush.
     pub pending_series: usize,
     /// How late the samples of the last second were collected, in seconds.
     pub drain_lag_seconds: f64,
@@ -345,11 +344,12 @@ pub struct FlushHealth {
     pub pending_age_seconds: Option<f64>,
     /// Seconds since the call in doubt was first sent.
     pub in_doubt_age_seconds: Option<f64>,
-    /// Calls that failed, or had no answer.
+    /// Flushes that failed, or had no answer.
     pub errors: u64,
     /// Calls that were replayed after a gap.
     pub replayed: u64,
-    /// Acknowledged samples that the store lost, and samples that a shutdown could not flush.
+    /// Acknowledged samples that the store lost, samples whose call had no answer before the store was reset, and
+    /// samples that a shutdown could not flush.
     pub lost: u64,
     /// The sum of the absolute values of lost additions to counters and rankings.
     ///
@@ -374,7 +374,7 @@ pub struct FoldHealth {
     pub quarantined: u64,
     /// Quarantined keys, the newest last.
     ///
-    /// The keys are checked every 5 s.
+    /// In Redis, a key is listed until its value is repaired. The keys are checked every 5 s.
     pub quarantined_keys: Vec<Problem>,
     /// The state of the journal; `None` for a store in memory or a file.
     pub journal: Option<JournalHealth>,

@@ -1,6 +1,6 @@
-//! The stages of an instance: recording, flushing, folding, judging and answering. Also contains the store in memory.
-//! This crate uses the values of `tower-pulse-model` and the detector of `tower-pulse-detect`, and does not depend on
-//! Redis, files, axum, tower or the rendering of answers.
+//! This crate has the stages of an instance (recording, flushing, folding, judging and answering) and the store in
+//! memory. The crate uses the values of `tower-pulse-model` and the detector of `tower-pulse-detect`, and does not
+//! depend on Redis, files, axum, tower or the rendering of answers.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!

@@ -1,6 +1,6 @@
 //! Random names.
 
-/// A globally unique name: 128 random bits, as hexadecimal digits.
+/// A name that no other instance of a fleet has: 32 hexadecimal digits, from a generator with 64 random bits.
 pub fn random_name() -> String {
     format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
 }

@@ -32,13 +32,13 @@ pub struct RowInfo {
     pub id: String,
     /// Seconds between two refreshes.
     pub every: f64,
-    /// Seconds until the row is due; negative if it is late.
+    /// Seconds until the row is due; negative if the refresh is late.
     pub due_in: f64,
-    /// Seconds since the row was loaded; `None` if it is not cached.
+    /// Seconds since the row was loaded; `None` if the row is not cached.
     pub age: Option<f64>,
-    /// Successive failures of its loader, in all processes.
+    /// Successive loads of the row that failed, in all processes.
     pub failures: u32,
-    /// The last error of its loader; `None` after a success.
+    /// The error of the last failed load of the row; `None` after a success.
     pub last_error: Option<String>,
     /// Reads by this process from the cache.
     pub hits: u64,
@@ -70,11 +70,11 @@ pub struct RowList {
 pub struct FailedRow {
     /// The id of the row.
     pub id: String,
-    /// Successive failures of its loader in this process.
+    /// Successive loads of the row that failed in this process.
     pub failures: u32,
-    /// The error of its last failure.
+    /// The error of the last failed load.
     pub last_error: String,
-    /// Seconds since its last failure.
+    /// Seconds since the last failed load.
     pub age: f64,
 }
 
@@ -91,7 +91,7 @@ pub struct RowSums {
     pub stale: u64,
     /// Loads that were written to the cache.
     pub refreshes: u64,
-    /// Failed loads, including rows without a schedule.
+    /// Failed loads of rows with and without a schedule.
     pub failures: u64,
 }
 

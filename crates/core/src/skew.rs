@@ -9,10 +9,10 @@ use crate::task::lock;
 const SECOND: i64 = 1_000_000_000;
 /// The smallest skew, in seconds, that causes a warning. A clock with less skew counts as right.
 pub const WARNED_FROM: i64 = 60;
-/// The skew, in seconds, above which a process follows the time of its store. The store refuses samples that are ahead
-/// by more.
+/// The skew, in seconds, above which a process follows the time of its store. The store refuses samples whose time is
+/// further ahead.
 const FOLLOWED: i64 = 3_600;
-/// The number of successive answers that must ask for a change before the clock is changed.
+/// The number of successive answers that must call for a change before the clock is changed.
 const AGREEING: u32 = 2;
 /// The maximum wait for an answer, in nanoseconds. An answer with a longer wait is ignored. A clock that is set during
 /// the wait makes the wait appear longer, or negative.
@@ -42,7 +42,6 @@ struct State {
     seconds: Option<i64>,
     /// The [origin](Clock::origin) of the store's time, according to the last answer.
     origin: i64,
-    /// The number of successive answers that asked for a change of the clock.
     agreeing: u32,
 }
 
@@ -88,8 +87,8 @@ impl Skew {
     }
 }
 
-/// A warning about the clock of `whose` process; `None` if the clock is right.
-pub fn skew_warning(whose: &str, seconds: Option<i64>) -> Option<Warning> {
+/// A warning about the clock of a process; `None` if the clock is right. `seconds` is the skew.
+pub fn skew_warning(process: &str, seconds: Option<i64>) -> Option<Warning> {
     let seconds = seconds.filter(|seconds| seconds.abs() >= WARNED_FROM)?;
     let direction = if seconds > 0 { "ahead of" } else { "behind" };
     let minutes = (seconds.abs() + 30) / 60;
@@ -106,6 +105,6 @@ pub fn skew_warning(whose: &str, seconds: Option<i64>) -> Option<Warning> {
         false => "the times of its data are wrong by as much",
     };
     Some(Condition::Clock.warning(format!(
-        "the clock of {whose} is {apart} {direction} the store's; set it (NTP); until then {meanwhile}"
+        "the clock of {process} is {apart} {direction} the store's; set it (NTP); until then {meanwhile}"
     )))
 }

@@ -1,6 +1,6 @@
 //! The targets of requests, from the configuration of an instance or a dashboard. The store contains no data about
 //! targets: each answer counts good requests by histograms, so a new target also applies to the past. For the
-//! Prometheus text, an instance counts good requests from its start, because Prometheus computes windows itself.
+//! Prometheus text, an instance counts good and bad requests from its start, because Prometheus computes the windows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,8 @@ impl Targets {
         self.all.map(|target| target.as_secs_f64())
     }
 
-    /// The duration below which the requests of a context should stay, in seconds: its own target, or the target of all
-    /// requests.
+    /// The duration below which the requests of a context should stay, in seconds: the context's own target, or else
+    /// the target of all requests.
     pub fn seconds_of(&self, id: RecordId) -> Option<f64> {
         let own = self.of_paths.iter().find(|target| target.id == id);
         own.map_or(self.seconds(), |own| Some(own.duration.as_secs_f64()))

@@ -33,8 +33,9 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A background task that `Builder::build_with_tasks` returns instead of spawning it. Nothing is flushed unless the
-/// tasks are polled. A task ends by itself after `Pulse::shutdown`.
+/// A background task that `Builder::build_with_tasks` returns instead of spawning it. Unless the tasks are
+/// polled, only `Pulse::flush` and `Pulse::shutdown` send data to the store. A task ends by itself after
+/// `Pulse::shutdown`.
 ///
 /// Cancel safe: samples that the task was about to flush stay in the `Pulse`.
 #[must_use = "a task does nothing unless it is spawned or awaited"]
@@ -44,7 +45,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task of this name.
+    /// A task with this name.
     #[doc(hidden)]
     pub fn new(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
@@ -85,7 +86,7 @@ impl Future for Task {
     }
 }
 
-/// The mean time per minute of tasks that were `busy` for these nanoseconds since their start, in seconds.
+/// The mean time that tasks spend within their polls, in seconds per minute. `busy` is the total in nanoseconds.
 pub(crate) fn seconds_per_minute(busy: &AtomicU64, since_start: Duration) -> f64 {
     busy.load(Relaxed) as f64 / 1e9 / (since_start.as_secs_f64() / 60.0).max(1.0)
 }
@@ -106,7 +107,8 @@ pub struct Stopped {
 /// The retries of an instance's tasks while the server denies access.
 #[derive(Debug, Default)]
 struct Denials {
-    /// Locked by the task that tries next. The lock is fair: tasks get the lock in the order of their requests.
+    /// Locked by the task that tries next; the lock is its permit. The lock is fair: tasks get the lock in the order of
+    /// their requests.
     next: Arc<tokio::sync::Mutex<()>>,
     /// The number of denied tasks that the server let through later.
     admissions: watch::Sender<u64>,
@@ -161,8 +163,8 @@ impl Admission {
         self.is_denied
     }
 
-    /// If this task was denied, waits until the server lets another task through, or until this task has the permit and
-    /// `pause` has then slept for [`DENIED_WAIT`]. The permit ends with the next [answer](Self::denies).
+    /// If this task was denied, waits until the server lets another task through, or until this task has the permit to
+    /// try next and `pause` has then slept for [`DENIED_WAIT`]. The permit ends with the next [answer](Self::denies).
     ///
     /// Cancel safe: the permit goes to another task.
     pub async fn wait<F: Future>(&mut self, pause: impl FnOnce() -> F) {
@@ -185,7 +187,7 @@ impl Admission {
 }
 
 impl Stopped {
-    /// Whether the signal was sent. Dropping a [`Stop`] sends no signal.
+    /// Whether the signal was sent. Dropping the [`Stop`] does not send the signal.
     pub fn is_set(&self) -> bool {
         *self.signal.borrow()
     }
@@ -200,7 +202,7 @@ impl Stopped {
         }
     }
 
-    /// Waits for the signal. Also returns when the `Pulse` is dropped, because the sender is dropped with it.
+    /// Waits for the signal. Also returns when the `Pulse` is dropped, because the [`Stop`] is then dropped too.
     async fn sent(&mut self) {
         let _ = self.signal.wait_for(|stopped| *stopped).await;
     }
@@ -259,7 +261,7 @@ mod tests {
         let start = Instant::now();
         second.wait(|| sleep(DENIED_WAIT)).await;
         assert_eq!(start.elapsed(), DENIED_WAIT);
-        // The server fails in another way, so no other task is let through, and the permit ends.
+        // After an error other than a denial, no other task is let through, but the permit ends.
         assert!(!second.denies(&failed(StoreErrorKind::TimedOut)));
         let start = Instant::now();
         first.wait(|| sleep(DENIED_WAIT)).await;

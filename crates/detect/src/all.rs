@@ -1,15 +1,16 @@
 //! The level that all pages share: a slow minute of the host makes all pages slower, but is not a change of a single
 //! page.
 //!
-//! The level of a minute is the weighted median of the pages' own estimates. An estimate is relative to the page's
-//! past, so each past stores the level of its minutes. Levels stay comparable when pasts are replaced. A level that
-//! stays different is one change, of the context `<all>`.
+//! The level of a minute is the logarithm of the factor by which all pages are slower: the weighted median of the
+//! pages' own estimates. A page compares the minute with its past, in which the host may have been slow too. So a past
+//! stores the level of its own minutes, and the page adds this level to its estimate. If the level stays different,
+//! that is one change, of the context `<all>`.
 
 use super::history::Tick;
 use super::state::SharedMinutes;
 use super::statistics::median;
 
-/// The minimum number of pages whose levels can be compared.
+/// The fewest pages from which a level is estimated.
 pub(crate) const FEWEST_PAGES: usize = 6;
 
 /// The weighted median of (value, weight) pairs; `None` if there are fewer than [`FEWEST_PAGES`].
@@ -31,12 +32,13 @@ pub(crate) fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
 
 /// Minutes that a change of the level must last.
 const LASTING: usize = 8;
-/// The smallest change, as a logarithm.
+/// The smallest change, as a logarithm of time.
 const LEAST: f64 = 0.18;
 /// The size that a change needs, in standard deviations of a minute's level.
 const BAR: f64 = 4.0;
 
-/// A change of the level that has lasted.
+/// A change of the level that has lasted. `then` and `effect` are logarithms of time, and `strength` is in standard
+/// deviations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelChange {
     pub(crate) since: Tick,
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_over_when_less_than_half_of_it_is_left() {
+    fn a_change_is_over_when_less_than_45_percent_of_it_is_left() {
         let over = |level: f64, effect| is_over(&minutes(&[level; 3]), 0.5, effect);
         assert!(over(0.5, 0.3) && over(0.63, 0.3) && !over(0.64, 0.3) && !over(0.8, 0.3));
         assert!(over(0.4, -0.3) && !over(0.3, -0.3));

@@ -172,7 +172,7 @@ packed! {
         pub week_ago: Option<Earlier>,
         /// The kind of error, for [`ChangeKind::NewError`].
         pub error: Option<Arc<str>>,
-        // Acknowledgements are stored beside the judgements, so the packed form lacks them.
+        // Fields after the `;` are not packed: acknowledgements are stored separately.
         ;
         /// The person who works on the change; `None` if the change was not acknowledged or has ended.
         pub acknowledged: Option<Acknowledgement>,
@@ -231,7 +231,7 @@ impl fmt::Display for Change {
 
 impl Change {
     fn headline(&self) -> String {
-        // The sentence is logged, and another program may have written the names.
+        // Names are escaped, because the sentence is logged, and another program may have written the names.
         let (context, kind) = (escape_hidden(&self.context), self.kind);
         let instance = self.instance.as_deref().map(escape_hidden);
         let error = escape_hidden(self.error.as_deref().unwrap_or("an error"));

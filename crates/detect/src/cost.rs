@@ -37,7 +37,7 @@ impl Cost {
         };
         let from_traffic = (now.rate - then.rate) * mean;
         let from_code = (now.mean - then.mean) * requests;
-        // Means of buckets are not exact, so a part might exceed the whole.
+        // Means from histograms are not exact, so a part might exceed `taken`.
         let most = from_code.max(from_code + from_traffic);
         let scale = if most > taken { taken / most } else { 1.0 };
         Self {
@@ -54,8 +54,8 @@ pub(crate) fn ratio(then: f64, now: f64, bound: f64) -> f64 {
     if divisor > 0.0 { now / divisor } else { 1.0 }
 }
 
-/// The first ratio that has the direction of the change: `of_means`, `of_most`, or else 1. A few very slow requests can
-/// reverse the ratio of the means.
+/// The ratio of the means, or else the ratio of most requests, or else 1: the first that has the direction of the
+/// change. A few very slow requests can reverse the ratio of the means.
 pub(crate) fn agreeing(of_means: f64, of_most: f64, is_faster: bool) -> f64 {
     let agrees = |ratio: &f64| match is_faster {
         true => *ratio > 0.0 && *ratio < 1.0,
@@ -69,19 +69,19 @@ pub(crate) type Weighted = (f64, f64);
 
 /// Standard deviations beyond which a difference is not chance.
 const CHANCE: f64 = 5.0;
-/// The fewest degrees of freedom (the minutes of each side, minus one) from which the variation is estimated.
+/// The fewest degrees of freedom (the minutes of both sides, minus two) from which the variation is estimated.
 const MIN_FREEDOM: usize = 6;
 /// The approximate relative precision of a minute's value.
 const PRECISION: f64 = 1e-6;
 
-/// The sum of the weights, and the mean.
+/// The sum of the weights, and the weighted mean.
 pub(crate) fn mean(minutes: &[Weighted]) -> Weighted {
     let weights: f64 = minutes.iter().map(|(weight, _)| weight).sum();
     let sum: f64 = minutes.iter().map(|(weight, value)| weight * value).sum();
     (weights, if weights > 0.0 { sum / weights } else { 0.0 })
 }
 
-/// The sum of the squared differences from the mean.
+/// The weighted sum of the squared differences from the mean.
 pub(crate) fn squares(minutes: &[Weighted]) -> f64 {
     let (_, mean) = mean(minutes);
     let minutes = minutes.iter();
@@ -89,8 +89,9 @@ pub(crate) fn squares(minutes: &[Weighted]) -> f64 {
     squares.sum()
 }
 
-/// Whether the mean of the minutes since a change differs from the mean of `then` by more than chance explains. The
-/// variation within each side gives the variance; a minute of weight 1 has at least the variance `least`.
+/// Whether the mean of the minutes since a change differs from `then`, the mean before, by more than chance explains.
+/// The variation among the minutes of each side gives the variance. A minute of weight 1 has at least the variance
+/// `least`.
 pub(crate) fn differs(then: Weighted, before: &[Weighted], since: &[Weighted], least: f64) -> bool {
     let now = mean(since);
     let minutes = before.iter().chain(since);

@@ -24,8 +24,8 @@ const MAX_WATCHED: usize = 10;
 
 /// Finds changes, minute by minute.
 ///
-/// The first verdict on a context can come after about half an hour. A verdict needs a past of 15 minutes with
-/// requests, which ends 10 minutes before the judged minute. After 70 minutes the detector is most sensitive.
+/// The first verdict on a context can come after about half an hour. A verdict needs a past of at least 15 minutes with
+/// requests, which ends at least 10 minutes before the judged minute. After 70 minutes the detector is most sensitive.
 #[derive(Default)]
 pub struct Detector {
     pub(super) state: DetectorState,
@@ -49,7 +49,8 @@ const UNSEEN: usize = 20;
 const USUAL_AFTER: Tick = 24 * 60;
 /// Minutes for which an ended alarm is remembered.
 const REMEMBERED: Tick = 90;
-/// If a minute is more than this number of minutes before the last one, the clock was set back: histories begin anew.
+/// If a minute is more than this number of minutes before the last one, the clock was set back, and all histories begin
+/// anew.
 const CLOCK_SET: Tick = 90;
 
 impl Detector {
@@ -93,7 +94,6 @@ impl Detector {
         let of_instances = self.instances.judge(minute.start, &minute.instances);
         self.state.instances = self.instances.state.clone();
         self.state.sort();
-        // Slowdowns that one instance explains are left out.
         verdicts.retain(|verdict| {
             verdict.kind != ChangeKind::Slower || !self.instances.explains(verdict)
         });
@@ -158,7 +158,8 @@ impl Detector {
         }
     }
 
-    /// Adds a minute to the histories. Returns `false` if the minute is not later than all minutes before.
+    /// Adds a minute to the histories. Returns `false` if the minute is the last one, or at most [`CLOCK_SET`] minutes
+    /// before it.
     fn add(&mut self, now: Tick, minute: &Minute<'_>) -> bool {
         if let Some(last) = self.last {
             if now < last - CLOCK_SET {
@@ -186,7 +187,7 @@ impl Detector {
         true
     }
 
-    /// Renews the pasts that are due, and scores the minute.
+    /// Renews the pasts that are due, and scores the last minute.
     fn refresh(&mut self, now: Tick) {
         for (id, page) in &mut self.pages {
             let alarms = self.state.ongoing(*id, &ChangeKind::SPEED);
@@ -206,7 +207,7 @@ impl Detector {
         }
     }
 
-    /// Estimates the level and the traffic that all pages share in the minute.
+    /// Estimates the level of the minute, and how much the traffic of all pages differs from their pasts.
     fn estimate_shared(&mut self, now: Tick, minute: &Minute<'_>) {
         let (mut levels, mut traffic) = (Vec::new(), Vec::new());
         for (_, page) in pages_of(&self.pages) {
@@ -247,7 +248,7 @@ impl Detector {
                 page.freeze(&alarm.past, now);
             }
             let is_old = now.saturating_sub(alarm.detected) > USUAL_AFTER;
-            if self.state.is_covered(&alarm) || !is_old && !self.is_over(&mut alarm, now) {
+            if self.state.is_covered(&alarm) || !is_old && !self.follow(&mut alarm, now) {
                 self.state.alarms.push(alarm);
                 continue;
             }
@@ -268,7 +269,8 @@ impl Detector {
         ended.retain(|ended| now.saturating_sub(ended.to) <= REMEMBERED);
     }
 
-    fn is_over(&self, alarm: &mut Alarm, now: Tick) -> bool {
+    /// Updates the strength of an alarm, and returns whether the alarm is over.
+    fn follow(&self, alarm: &mut Alarm, now: Tick) -> bool {
         let effect = alarm.effect as f64 * 1e-6;
         let shared = &self.state.shared;
         if alarm.context == all_id() {
@@ -307,7 +309,7 @@ impl Detector {
                     >= (0.3 * alarm.past.rate()).max(1.0)
             }
             ChangeKind::Failing | ChangeKind::Refusing => {
-                let minutes = page.history.failing(alarm.kind);
+                let minutes = page.history.minutes_for(alarm.kind);
                 failing::is_over(&minutes, now, alarm.past.error_share(), effect)
             }
         }

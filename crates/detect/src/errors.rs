@@ -48,8 +48,8 @@ pub struct KnownErrors {
 }
 
 impl KnownErrors {
-    /// Judges a minute that has ended. Returns the verdicts on new kinds that are ongoing at its end. `has_history`
-    /// says whether the store has recorded enough to call a kind new. Minutes must be in order.
+    /// Judges a minute that has ended. Returns the verdicts on new kinds that are ongoing at the end of the minute.
+    /// `has_history` says whether the store has recorded for long enough to call a kind new. Minutes must be in order.
     pub fn judge(&mut self, minute: &Minute<'_>, has_history: bool) -> Vec<Verdict> {
         let (start, mut ongoing) = (minute.start, 0);
         let ago = |then: i64| start.saturating_sub(then);
@@ -59,7 +59,7 @@ impl KnownErrors {
             ongoing += usize::from(seen.page.is_some());
             ago(seen.last) < FORGOTTEN_AFTER
         });
-        // If the kinds of this week fill the list, an unknown kind may be a forgotten one.
+        // If the kinds of this week fill the list, an unknown kind may be a known kind that had to make room.
         let kinds = self.kinds.iter();
         let of_week = kinds.filter(|(_, seen)| ago(seen.last) < NEW_AFTER);
         let may_be_new = has_history && of_week.count() < MAX_KINDS;
@@ -75,7 +75,7 @@ impl KnownErrors {
                     ongoing += 1;
                     (seen.page, seen.since, seen.count) = (Some(*id), start, count);
                 } else if is_first && count > seen.count {
-                    // In its first minute, the change moves to the page with the most errors.
+                    // In its first minute, the change moves to the page with the most errors of the kind.
                     (seen.page, seen.count) = (Some(*id), count);
                 } else if !is_first && seen.page == Some(*id) {
                     seen.count = seen.count.saturating_add(count);

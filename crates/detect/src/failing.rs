@@ -42,7 +42,6 @@ impl Share {
     }
 }
 
-/// An increase of the share of errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Increase {
     pub(crate) since: Tick,
@@ -57,7 +56,7 @@ const MIN_MINUTES: usize = 3;
 const MAX_MINUTES: usize = 20;
 /// The least strength of an increase that is reported, and the least difference of the shares of errors.
 const FAILING: (f64, f64) = (5.5, 0.01);
-/// The same for 4xx. Clients cause 4xx, so their share varies more.
+/// The same for refusing. Clients cause 4xx, so the share of 4xx varies more.
 const REFUSING: (f64, f64) = (7.0, 0.05);
 /// The required logarithm of the likelihood ratio, without the two worst minutes.
 const EVIDENCE: f64 = 3.0;
@@ -65,8 +64,8 @@ const EVIDENCE: f64 = 3.0;
 const USUAL_MINUTES: f64 = 10.0;
 const USUAL_DISPERSION: f64 = 1.3;
 
-/// Searches for an increase that is present at the end of minute `now`. For refusing, the errors of the minutes are
-/// 4xx.
+/// Searches for an increase that is present at the end of minute `now`, and began after minute `after`. The minutes in
+/// `excluded` are not part of the past. For refusing, the errors of the minutes are 4xx.
 pub(crate) fn search(
     kind: ChangeKind,
     minutes: &Minutes,

@@ -22,7 +22,7 @@ use tower_pulse_model::timer_sums::queue;
 
 /// Standard deviations that a page needs to count as changed together with others.
 const CROWD: f64 = 3.0;
-/// A change this many times as large as the median change of its [crowd](Detector::crowd) is reported separately.
+/// A change this many times as large as the median change of its [crowd](Detector::crowd) is not part of the crowd.
 const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of a crowd must last.
 const TOGETHER_LASTING: Tick = 8;
@@ -43,7 +43,7 @@ impl Detector {
         self.search_further(now);
         let mut begun = Vec::new();
         let mut silent = Vec::new();
-        let mut steady = 0;
+        let mut busy_pages = 0;
         let (queue, unmatched) = (queue(), RecordId::new(Kind::Http, UNMATCHED));
         for (id, page) in &self.pages {
             let state = &self.state;
@@ -68,16 +68,16 @@ impl Detector {
                     }
                 }));
             }
-            // The queue has the traffic of all pages.
+            // The traffic of the queue is that of all pages.
             if *id == queue {
                 continue;
             }
             let excluded = state.excluded(*id, &[ChangeKind::Surging, ChangeKind::Silent], now);
             let traffic = Traffic::of(&page.history, &state.shared, now, &excluded);
             if let Some(traffic) = traffic {
-                steady += usize::from(traffic.rate >= 4.0);
+                busy_pages += usize::from(traffic.rate >= 4.0);
                 let alarm = |kind, change: TrafficChange| {
-                    // A past has integers: with a thousand minutes, its rate keeps three decimals.
+                    // A past has only integers. With 1,000 as the number of minutes, the rate keeps three decimals.
                     let (requests, minutes) = ((traffic.rate * 1_000.0) as u64, 1_000);
                     let before = Sums::of(&page.history.minutes, now - 76, change.since);
                     let past = Past {
@@ -107,7 +107,7 @@ impl Detector {
                 }
                 let excluded = state.excluded(*id, &[kind], now);
                 let after = state.last_end(*id, &[kind]);
-                let minutes = page.history.failing(kind);
+                let minutes = page.history.minutes_for(kind);
                 let found = failing::search(kind, &minutes, now, after, &excluded);
                 begun.extend(found.map(|found| {
                     let sums = Sums::of(&minutes, found.since, now + 1);
@@ -121,7 +121,7 @@ impl Detector {
                 }));
             }
         }
-        self.open(begun, silent, steady, now);
+        self.open(begun, silent, busy_pages, now);
     }
 
     fn search_further(&mut self, now: Tick) {
@@ -130,7 +130,7 @@ impl Detector {
         let mut further = Vec::new();
         for alarm in slower.filter(|alarm| !self.state.is_covered(alarm)) {
             let shared = self.state.shared.of(alarm.context);
-            // A further slowdown before the detection is part of the first change.
+            // A further slowdown that began before the first one was detected is part of the first change.
             if let Some(page) = self.pages.get(&alarm.context)
                 && let Some((strength, since)) =
                     further::search(&page.history, &shared, (alarm.since, now))
@@ -155,14 +155,14 @@ impl Detector {
         }
     }
 
-    /// Opens these alarms. Except for a surge, an alarm of a crowd opens after [`TOGETHER_LASTING`] minutes. If many
-    /// pages are silent, one alarm of `<all>` replaces theirs.
-    fn open(&mut self, mut begun: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
+    /// Opens these alarms. An alarm of a crowd opens only after [`TOGETHER_LASTING`] minutes, unless the alarm is a
+    /// surge. If many pages are silent, one alarm of `<all>` replaces their alarms.
+    fn open(&mut self, mut begun: Vec<Alarm>, silent: Vec<Alarm>, busy_pages: usize, now: Tick) {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
         begun.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
-            let may_pass = alarm.kind != ChangeKind::Surging;
-            if !may_pass || lasts {
+            let may_wait = alarm.kind != ChangeKind::Surging;
+            if !may_wait || lasts {
                 return true;
             }
             let crowd = *crowds
@@ -172,7 +172,7 @@ impl Detector {
         });
         let silences = self.state.alarms.iter();
         let silences = silences.filter(|alarm| alarm.kind == ChangeKind::Silent);
-        if silent.len() < 2 || 2 * (silent.len() + silences.count()) < steady {
+        if silent.len() < 2 || 2 * (silent.len() + silences.count()) < busy_pages {
             begun.extend(silent);
         } else if !self.state.has_ongoing(all_id(), &[ChangeKind::Silent]) {
             let first = silent.into_iter().min_by_key(|alarm| alarm.since);
@@ -204,7 +204,7 @@ impl Detector {
         }
     }
 
-    /// The median change of the pages that changed together in this minute (a crowd), as a logarithm of time; 0 if
+    /// The median change of the pages that changed together in minute `since` (a crowd), as a logarithm of time; 0 if
     /// there is no crowd. A crowd may have a passing cause, such as a deploy, a batch job or a slow database.
     fn crowd(&self, since: Tick) -> f64 {
         let bases = pages_of(&self.pages).filter_map(|(_, page)| page.base.as_ref());

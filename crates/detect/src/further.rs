@@ -1,7 +1,8 @@
 //! Further slowdowns of a page that is slower already, such as by a deploy while data grows.
 //!
-//! The scores say little here, because all requests are slower than in the past. Instead, the mean logarithms of the
-//! times in the last minutes are compared with those in the minutes before, in which the page was slower already.
+//! Scores say little about a page that is slower already, because all of its requests are slower than in the past.
+//! Instead, the mean logarithms of the times in the last minutes are compared with those in the minutes before, in
+//! which the page was slower already.
 
 use super::history::{History, Tick, WIDTH};
 use super::past::FEWEST_CHANGED;
@@ -29,8 +30,8 @@ struct Level {
     variance: f64,
 }
 
-/// The standard deviations and the first minute of a further slowdown that is present at the end of minute `now`. The
-/// page is slower in all minutes after `after`.
+/// Searches for a further slowdown that is present at the end of minute `now`, on a page that is slower in all minutes
+/// after `after`. Returns the standard deviations and the first minute of the further slowdown.
 pub(crate) fn search(
     history: &History,
     shared: &SharedMinutes,
@@ -51,8 +52,8 @@ pub(crate) fn search(
     found.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// How many standard deviations the minutes since a further slowdown are above those before; `None` if there are too
-/// few, or the slowdown is too small in one of them.
+/// How many standard deviations the minutes since a further slowdown are above the minutes before. `None` if there are
+/// too few minutes before, or if the slowdown is too small in any minute since.
 fn strength(before: &[Level], since: &[Level]) -> Option<f64> {
     if before.len() < FEWEST_CHANGED as usize {
         return None;
@@ -69,7 +70,7 @@ fn strength(before: &[Level], since: &[Level]) -> Option<f64> {
     is_further.then(|| (now - then) / (then_variance + now_variance).sqrt())
 }
 
-/// The mean of some minutes, and its variance.
+/// The mean of some minutes, and the variance of this mean.
 fn mean(levels: &[Level]) -> (f64, f64) {
     let count: f64 = levels.iter().map(|level| level.count).sum();
     let sums = levels.iter().map(|level| level.count * level.mean);

@@ -24,10 +24,9 @@ pub(crate) const RENEWED: Tick = 5;
 /// Buckets per octave are `2^SCALE`.
 pub(crate) const SCALE: u8 = 3;
 
-/// Number of buckets at [`SCALE`].
 pub(crate) const BUCKETS: usize = 256;
 
-/// The logarithm of the width of a bucket.
+/// The width of a bucket, as a logarithm of time.
 pub(crate) const WIDTH: f64 = std::f64::consts::LN_2 / 8.0;
 
 /// The minute that begins at `start`, in Unix seconds.
@@ -114,8 +113,8 @@ impl History {
         }
     }
 
-    /// The minutes. For `Refusing`, their `errors` are the 4xx.
-    pub(crate) fn failing(&self, kind: ChangeKind) -> Cow<'_, Minutes> {
+    /// The minutes. For `Refusing`, `errors` has the numbers of 4xx.
+    pub(crate) fn minutes_for(&self, kind: ChangeKind) -> Cow<'_, Minutes> {
         if kind != ChangeKind::Refusing {
             return Cow::Borrowed(&self.minutes);
         }
@@ -143,7 +142,6 @@ impl History {
     }
 }
 
-/// The packed histograms of a minute.
 #[derive(Clone, Copy)]
 pub(crate) struct PackedMinute<'a>(&'a [u8]);
 

@@ -4,7 +4,7 @@ use super::minute::{Coverage, Watched};
 use tower_pulse_model::pack::packed;
 
 packed! {
-    /// The last judgement, without the changes that it found.
+    /// The last judgement (the judging of a minute), without the changes that were found.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct LastJudgement {
         /// Differs between judgements; empty before the first.

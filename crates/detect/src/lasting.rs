@@ -7,9 +7,9 @@ use super::reference::SPANS;
 use super::residual::{Finding, Residual, past_variance, strength};
 use super::statistics::{lower_mean, turning_point};
 
-/// The part of the required standard deviations that a window without its worst minutes must still reach.
+/// A window without its worst minutes must still reach this part of the required standard deviations.
 pub(crate) const WITHOUT_WORST: f64 = 0.78;
-/// The factor by which a change must exceed the highest mean of as many minutes in the page's past.
+/// A change must exceed the highest mean of as many minutes in the page's past by this factor.
 const UNUSUAL: f64 = 2.0;
 /// A change fades if its last minutes are below this part of its first ones.
 const FADED: f64 = 0.65;
@@ -32,7 +32,8 @@ pub(crate) fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kin
     sum / f64::max(weights, 1e-9)
 }
 
-/// Whether the change is still present, shows in nearly all minutes, and remains without the worst minutes.
+/// Whether the change shows in nearly all minutes of the window, remains without the worst minutes, and is still
+/// present in the last minutes.
 pub(crate) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     let size = effect.abs();
     let sign = effect.signum();
@@ -66,7 +67,7 @@ fn spared(length: usize) -> usize {
     }
 }
 
-/// The standard deviations of a window without its worst minutes.
+/// The standard deviations of the change in a window without its worst minutes.
 pub(crate) fn without_worst(base: &Baseline, window: &[Residual], kind: usize, effect: f64) -> f64 {
     let sign = effect.signum();
     let score = |minute: &Residual| sign * minute.scores[kind];
@@ -95,7 +96,7 @@ pub(crate) fn deviations<'a>(
     (strength(base, kind, effect, variance, count), effect)
 }
 
-/// Whether the window is much slower than the windows in the page's past; `true` if it is faster.
+/// Whether the window is much slower than any window in the page's past; always `true` for a faster page.
 pub(crate) fn is_unusual(base: &Baseline, window: &[Residual], kind: usize, effect: f64) -> bool {
     if effect < 0.0 {
         return true;

@@ -1,13 +1,13 @@
 //! Change detection for tower-pulse: contexts that are slower, faster, failing, refusing, surging or silent compared
-//! with their own past, instances that are out of line with the others, and new kinds of errors. This crate only depends
-//! on the values of `tower-pulse-model`: it does no I/O, has no clock and no async code, and is independent of stores.
+//! with their own past, instances that are out of line with the others, and new kinds of errors. This crate depends
+//! only on `tower-pulse-model`: it does no I/O, has no clock and no async code, and is independent of stores.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
 //! The [`detector`] judges one minute after the other and returns a [`Verdict`](detector::Verdict) for each change that
-//! is ongoing at the end of the minute. A [`Change`](change::Change) is a verdict with the details for users: a name,
-//! a cost and suspects. [`Mark`](tower_pulse_model::mark::Mark)s are deploys and other events that may have
-//! caused changes.
+//! is ongoing at the end of the minute. A [`Change`](change::Change) is a verdict with further details for users, such
+//! as the name of the context and the suspects. [`Mark`](tower_pulse_model::mark::Mark)s are deploys and other events
+//! that may have caused changes.
 
 mod all;
 pub mod change;

@@ -76,7 +76,7 @@ impl Log {
             }
             let change = begun(context, verdict);
             match self.position(&change.id) {
-                // The further slowdown is over, so this change is ongoing again.
+                // The change had ended when a further slowdown replaced it. Now the further slowdown is over.
                 Ok(at) => {
                     let change = &mut self.changes[at];
                     change.ended = None;
@@ -107,7 +107,6 @@ impl Log {
     }
 }
 
-/// Whether a change is ongoing, and has the kind and subject of a verdict.
 fn is_ongoing(change: &Change, context: &str, verdict: &Verdict) -> bool {
     let is_same = change.kind == verdict.kind && change.instance == verdict.instance;
     let is_same = is_same && change.error == verdict.error;

@@ -57,7 +57,7 @@ pub struct Verdict {
     pub is_tail: bool,
     /// 1 minus the probability of such a difference by chance.
     pub confidence: f64,
-    /// The number of requests since the change.
+    /// The number of requests behind the figures.
     pub requests: u64,
     /// The number of minutes since the change that the figures cover.
     pub minutes: u32,
@@ -107,7 +107,6 @@ pub fn failed(kind: ChangeKind, sums: &Aggregate) -> u64 {
     }
 }
 
-/// The id of all contexts together.
 pub(crate) fn all_id() -> RecordId {
     RecordId::new(Kind::All, ALL)
 }

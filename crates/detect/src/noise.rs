@@ -1,10 +1,10 @@
-//! The noise of a page: its mean score varies from minute to minute without a cause. A part comes from sampling, and a
-//! part from the *wobble*: a variation of the page itself that lasts longer than a minute.
+//! The noise of a page: its mean score varies from minute to minute without a cause. A part of the noise comes from
+//! sampling, and the rest is the *wobble*: a variation of the page itself that lasts longer than a minute.
 //!
 //! The wobble is a first-order autoregressive series. Its variance is the variance between minutes minus the variance
 //! of sampling (method of moments, like DerSimonian and Laird, 1986). Its correlation is the correlation of
-//! neighbouring minutes, to which sampling does not contribute. Both are shrunk towards usual values, because an hour
-//! tells little about a page with few requests.
+//! neighbouring minutes, to which sampling does not contribute. Variance and correlation are shrunk towards usual
+//! values, because an hour tells little about a page with few requests.
 
 use super::statistics::median;
 use tower_pulse_model::pack::packed;
@@ -25,8 +25,8 @@ const USUAL_WOBBLE: f64 = 0.03;
 /// The weight of the usual wobble, in minutes.
 const USUAL_MINUTES: f64 = 6.0;
 const USUAL_CORRELATION: f64 = 0.6;
-/// Residuals beyond this many standard deviations are clipped. The standard deviation is estimated from the median
-/// residual.
+/// Residuals beyond this many standard deviations are clipped. This standard deviation is estimated from the median
+/// size of the residuals.
 const CLIPPED: f64 = 2.5;
 /// The smallest wobble, in the unit of [`USUAL_WOBBLE`].
 const LEAST_WOBBLE: f64 = 0.01;
@@ -36,7 +36,7 @@ impl Noise {
         (f64::from(self.deviation) * 1e-6).powi(2)
     }
 
-    /// The variance of the wobble of a usual page.
+    /// The variance of the wobble of a usual page, for a score with this [slope](super::reference::Reference::slope).
     pub(crate) fn usual(slope: f64) -> f64 {
         (USUAL_WOBBLE * slope).powi(2)
     }
@@ -45,14 +45,14 @@ impl Noise {
         f64::from(self.correlation) * 1e-6
     }
 
-    /// Estimates the noise from minutes with their residuals and sampling variances, oldest first. `slope` is the
-    /// change of the score per unit of the logarithm of time.
+    /// Estimates the noise from minutes with their residuals (mean score minus expected score) and sampling variances,
+    /// oldest first. `slope` is the change of the score per unit of the logarithm of time.
     pub(crate) fn estimate(residuals: &[(i32, f64, f64)], slope: f64) -> Self {
         let usual = Self::usual(slope);
         let least = (LEAST_WOBBLE * slope).powi(2);
         let mut variance = usual;
         let mut correlation = USUAL_CORRELATION;
-        // Residuals are clipped, because a few slow minutes would dominate the variance.
+        // Without clipping, a few slow minutes would dominate the variance.
         let sizes = residuals.iter();
         let sizes = sizes.map(|(_, residual, sampling)| residual.abs() / (usual + sampling).sqrt());
         let scale = 1.4826 * median(sizes).unwrap_or(1.0);
@@ -100,7 +100,7 @@ pub(crate) struct Window {
     variance: f64,
     /// The covariance of the oldest minute's wobble with the weighted sum, divided by the wobble's variance.
     reach: f64,
-    /// The weighted sum of the page's responses to the shared level.
+    /// The weighted sum of `response` in [`grow`](Self::grow).
     responses: f64,
     oldest: Option<i32>,
 }
@@ -114,8 +114,9 @@ impl Window {
         }
     }
 
-    /// Adds a minute that is earlier than those in the window. `response` is the standard deviation of the page's
-    /// response to the shared level. The responses of all minutes are fully correlated.
+    /// Adds a minute that is earlier than those in the window. `response` is the uncertainty of `value` (a standard
+    /// deviation) that comes from subtracting the level shared by all pages, which a page may follow more or less than
+    /// other pages do. This error is the same in every minute, so a mean does not reduce it.
     pub(crate) fn grow(&mut self, tick: i32, value: f64, sampling: f64, response: f64) {
         let weight = 1.0 / (sampling + self.wobble + response * response).max(1e-12);
         self.responses += weight * response;

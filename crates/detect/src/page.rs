@@ -15,7 +15,7 @@ pub(crate) struct Baseline {
     pub(crate) past: Past,
     pub(crate) reference: Reference,
     pub(crate) scored: VecDeque<Scored>,
-    /// The minute for which the past was made.
+    /// The minute for which the past was found; `Tick::MAX` for a frozen baseline.
     epoch: Tick,
 }
 
@@ -24,12 +24,12 @@ pub(crate) struct Baseline {
 pub(crate) struct Page {
     pub(crate) history: History,
     pub(crate) base: Option<Box<Baseline>>,
-    /// The minute for which no past was found.
-    missing: Option<Tick>,
+    /// The minute for which a past was last searched.
+    searched: Option<Tick>,
 }
 
 impl Page {
-    /// Renews the baseline, if a new epoch has begun. The minutes in `excluded` are not part of a past. `before` is the
+    /// Renews the baseline every [`RENEWED`] minutes. The minutes in `excluded` are not part of a past. `before` is the
     /// end of the last alarm that has ended, and the past that the alarm was compared with. This past is used again if
     /// no other past is found and the alarm ended within the stored minutes.
     pub(crate) fn renew(
@@ -40,16 +40,16 @@ impl Page {
         excluded: &[Span],
         before: Option<(Tick, &Past)>,
     ) {
-        // The phase differs between pages, so that they are renewed in different minutes.
+        // The phase differs between pages, so that not all pages are renewed in the same minute.
         let phase = (number % RENEWED as u64) as Tick;
         // The newest minute, not after `now`, in which this page is due for renewal.
         let epoch = now - (now - phase).rem_euclid(RENEWED);
-        let current = self.base.as_ref().map(|base| base.epoch).or(self.missing);
+        let current = self.base.as_ref().map(|base| base.epoch).or(self.searched);
         if current == Some(epoch) {
             return;
         }
         let past = find_past(&self.history, epoch, shared, excluded);
-        // The limit depends on the epoch instead of `now`, so that a detector that takes over within the epoch gets the
+        // The limit depends on the epoch instead of `now`: so a detector that takes over before the next epoch gets the
         // same result.
         let before = before.filter(|(ended, _)| *ended > epoch - STORED);
         let compared = past.or_else(|| before.and_then(|(_, past)| with_reference(past)));
@@ -59,10 +59,10 @@ impl Page {
     /// Removes the baseline. The next [`renew`](Self::renew) makes another.
     pub(crate) fn remove_base(&mut self) {
         self.base = None;
-        self.missing = None;
+        self.searched = None;
     }
 
-    /// Compares with this past from now on.
+    /// Compares with this past until the baseline is removed.
     pub(crate) fn freeze(&mut self, past: &Past, now: Tick) {
         self.compare_with(with_reference(past), Tick::MAX, now);
     }
@@ -73,7 +73,7 @@ impl Page {
     }
 
     fn compare_with(&mut self, compared: Option<(Past, Reference)>, epoch: Tick, now: Tick) {
-        self.missing = Some(epoch);
+        self.searched = Some(epoch);
         self.base = compared.map(|(past, reference)| {
             let mut scored = VecDeque::with_capacity(SCORED as usize + 1);
             self.history.each(now - SCORED + 1, |minute, packed| {

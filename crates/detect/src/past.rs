@@ -17,7 +17,7 @@ pub(crate) const YOUNG_PAST_ENDS: Tick = 10;
 /// The fewest minutes and requests of a past.
 pub(crate) const FEWEST_MINUTES: u32 = 15;
 pub(crate) const FEWEST_REQUESTS: u64 = 40;
-/// The fewest minutes of a change that a [further slowdown](super::further) is compared with.
+/// The fewest minutes of a first slowdown that a [further slowdown](super::further) is compared with.
 pub(crate) const FEWEST_CHANGED: u32 = 4;
 /// The shift of all pages beyond which a minute is not quiet, as a logarithm.
 const QUIET: f64 = 0.14;
@@ -45,7 +45,7 @@ pub(crate) fn find_past(
     }
 }
 
-/// The past of a [further slowdown](super::further): the minutes of the change before.
+/// The past that a [further slowdown](super::further) is compared with: minutes of the first slowdown.
 pub(crate) fn find_changed_past(
     history: &History,
     (from, to): (Tick, Tick),
@@ -57,7 +57,7 @@ pub(crate) fn find_changed_past(
 }
 
 /// A minute, the difference of its mean score from the expected one, and the sampling variance of the difference.
-pub(crate) type Residual = (Tick, f64, f64);
+pub(crate) type MinuteResidual = (Tick, f64, f64);
 
 struct Search<'a> {
     history: &'a History,
@@ -66,7 +66,7 @@ struct Search<'a> {
     fewest: u32,
     shared: &'a SharedMinutes,
     excluded: &'a [Span],
-    /// The usual shared level between the two minutes.
+    /// The median shared level between `from` and `to`.
     level: f64,
     /// Minutes whose scores are unlike those of the other minutes.
     outlying: Vec<Tick>,
@@ -92,7 +92,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether a minute may be part of the past.
     fn is_quiet(&self, tick: Tick) -> bool {
         tick < self.to
             && !is_in(self.excluded, tick)
@@ -156,8 +155,8 @@ impl<'a> Search<'a> {
     }
 
     /// The residuals of each kind of score, in all quiet minutes.
-    fn residuals(&self, past: &Past, reference: &Reference) -> [Vec<Residual>; SCORES] {
-        let mut residuals: [Vec<Residual>; SCORES] = Default::default();
+    fn residuals(&self, past: &Past, reference: &Reference) -> [Vec<MinuteResidual>; SCORES] {
+        let mut residuals: [Vec<MinuteResidual>; SCORES] = Default::default();
         self.each(|minute, packed| {
             let scored = score(minute.tick, packed, reference);
             let count = f64::from(scored.count);
@@ -176,12 +175,12 @@ impl<'a> Search<'a> {
 
 /// The minutes whose scores are far from the median score, measured by the median deviation (Hampel's identifier, *The
 /// influence curve and its role in robust estimation*, 1974).
-fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<Tick> {
+fn outlying(residuals: &[Vec<MinuteResidual>; SCORES], reference: &Reference) -> Vec<Tick> {
     let mut outlying = Vec::new();
     for (kind, residuals) in residuals.iter().enumerate() {
         let middle = median(residuals.iter().map(|(_, residual, _)| *residual)).unwrap_or(0.0);
         let usual = Noise::usual(reference.slope(kind));
-        let size = |(_, residual, sampling): &Residual| {
+        let size = |(_, residual, sampling): &MinuteResidual| {
             (residual - middle).abs() / (usual + sampling).sqrt()
         };
         let scale = (1.4826 * median(residuals.iter().map(size)).unwrap_or(0.0)).max(1.0);
@@ -195,8 +194,9 @@ fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<T
     outlying
 }
 
-/// The largest mean residual of 2, 3, … consecutive minutes, in millionths. Each mean omits the largest residual.
-fn highest(residuals: &[Residual]) -> [i32; SPANS] {
+/// The largest mean of 2, 3, … consecutive residuals, in millionths, at least 0. Each mean leaves out the largest of its
+/// residuals.
+fn highest(residuals: &[MinuteResidual]) -> [i32; SPANS] {
     std::array::from_fn(|index| {
         let windows = residuals.windows(index + 2);
         let means =

@@ -9,9 +9,9 @@ use tower_pulse_model::measures::Measure;
 /// The smallest part of a change that must be within polls for computing to be the suspect.
 const MIN_SHARE: f64 = 0.5;
 
-/// The suspect for a change of speed: the time within polls or the time outside of them, whichever accounts for most of
-/// the change. `is_delayed` says that the scheduling delay of an instance is high: a long poll may then have waited for
-/// a CPU. `is_brief` leaves out the figures, for a sentence that has the figures of a timer.
+/// The suspect for a change of speed: the time within polls if at least half of the change is there, or else the time
+/// outside of polls. `is_delayed` says that the scheduling delay of an instance is high: a long poll may then have
+/// waited for a CPU. `is_brief` leaves out the figures, for a sentence that has the figures of a timer.
 pub fn computing_or_waiting(sides: &Sides, is_delayed: bool, is_brief: bool) -> Option<Suspect> {
     let (then, now) = (polled(&sides.then)?, polled(&sides.now)?);
     let (computing, waiting) = (now.0 - then.0, now.1 - then.1);
@@ -86,7 +86,6 @@ mod tests {
         sums
     }
 
-    /// The suspect for requests that compute and wait for `then` and `now` milliseconds.
     fn suspected(then: (u64, u64), now: (u64, u64), is_delayed: bool) -> Option<String> {
         in_words(then, now, is_delayed, false)
     }

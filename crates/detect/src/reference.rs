@@ -3,14 +3,14 @@
 //!
 //! A request has four scores, each a function of its bucket (Hájek, Šidák and Sen, *Theory of Rank Tests*, 1999):
 //! - its *rank* in the reference (Wilcoxon's score; for grouped data Bross's ridit);
-//! - its *location*: `-f'/f` of the smoothed density of the reference, the locally most powerful score for a shift of
-//!   the logarithm. With several modes, such as the hits and misses of a cache, this score shows a shift of the modes
-//!   much better than the rank does, but hardly a change of their shares;
-//! - its *tail*: for a request in the upper tenth, its distance from the start of the tail, in logarithms, minus the
-//!   usual distance. A longer tail changes the score; more requests in the tail hardly do;
-//! - its *mix*: the logarithm of the likelihood ratio of a past in which some requests take three times as long and
-//!   more requests are in the slower mode. The mix shows a cache that misses more often, or a lock for which one
-//!   request in three waits.
+//! - its *location*: `-f'/f`, where `f` is the smoothed density of the reference. This is the locally most powerful
+//!   score for a shift of the logarithm. With several modes, such as the hits and misses of a cache, this score shows a
+//!   shift of the modes much better than the rank does, but hardly a change of their shares;
+//! - its *tail*: for a request in the upper tenth (the tail), its *excess*, which is the distance from the start of the
+//!   tail in logarithms, minus the usual excess. A longer tail changes the score; more requests in the tail hardly do;
+//! - its *mix*: the logarithm of a likelihood ratio. The numerator is the likelihood of the request if some requests
+//!   take three times as long and more requests are in the slower mode; the denominator is its likelihood in the past.
+//!   The mix shows a cache that misses more often, or a lock for which one request in three waits.
 
 use super::history::{BUCKETS, Counts, SCALE, WIDTH};
 use super::noise::Noise;
@@ -26,28 +26,27 @@ pub(crate) const MIX: usize = 3;
 /// The number of spans whose highest mean a past stores: 2 to `SPANS + 1` minutes.
 pub(crate) const SPANS: usize = 9;
 
-/// The largest shift with an expected score, in buckets.
+/// The largest shift for which expected scores are stored, in buckets.
 const FARTHEST: usize = 28;
 const SHIFTS: usize = 2 * FARTHEST + 1;
 
-/// The largest tail score: the logarithm of 16.
-const LARGEST_TAIL: f64 = 2.77;
-/// The largest tail score of a narrow tail: the logarithm of 2.
-const LEAST_LARGEST_TAIL: f64 = 0.69;
-/// The limit of a tail score, as a multiple of the usual excess, within the two limits above. A single slow request
-/// then counts for little.
+/// A tail score counts an excess only up to this multiple of the usual excess, so a single slow request counts for
+/// little.
 const USUAL_TAILS: f64 = 6.0;
+/// The bounds of this limit: the logarithms of 2 and 16.
+const LEAST_LARGEST_TAIL: f64 = 0.69;
+const LARGEST_TAIL: f64 = 2.77;
 /// The requests of a usual tail that `shrink_tail` adds.
 const USUAL_TAIL_REQUESTS: f64 = 20.0;
 /// The largest location score, in standard deviations.
 const LARGEST_LOCATION: f64 = 3.0;
 /// The mix that the mix score detects: this share of the requests takes three times as long, and another share of the
-/// same size is beyond the split.
+/// same size is beyond the [split](Density::split).
 const MIX_SHARE: f64 = 0.15;
 const MIX_SHIFT: f64 = 1.0986;
 /// The largest ratio of densities in a mix score.
 const LARGEST_MIX: f64 = 20.0;
-/// The largest share of the past below the split of the mix score.
+/// The largest share of the past's requests below the split.
 const MOST_BELOW: f64 = 0.97;
 /// The split is chosen for a minute with this many requests and this wobble, as in [`Noise`].
 const MIX_REQUESTS: f64 = 100.0;
@@ -57,20 +56,20 @@ packed! {
     /// The stored form of a reference. The fields are integers, so storing them loses no precision.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub(crate) struct Past {
-        /// Counts of successful responses, by bucket at scale 3.
+        /// Counts of successful responses, and of censored requests above the median, by bucket at scale 3.
         pub(crate) buckets: Vec<(u8, u32)>,
         /// The first minute after the past.
         pub(crate) end: i32,
         pub(crate) minutes: u32,
         pub(crate) requests: u64,
-        /// The number of errors, or of 4xx to judge refusing.
+        /// The number of errors, or, in the past of a change of the kind `Refusing`, the number of 4xx.
         pub(crate) errors: u64,
         /// The service time of all requests, in microseconds.
         pub(crate) micros: u64,
-        /// The level that all pages share, in millionths of a logarithm.
+        /// The mean [level](super::all) of the past's minutes, in millionths.
         pub(crate) level: i64,
         pub(crate) noise: [Noise; SCORES],
-        /// The largest mean score of 2, 3, … consecutive minutes, minus the usual mean, in millionths.
+        /// For each score, the largest mean of 2, 3, … consecutive minutes, minus the expected mean, in millionths.
         pub(crate) highest: [[i32; SPANS]; SCORES],
     }
 }
@@ -79,7 +78,7 @@ packed! {
 pub(crate) struct Reference {
     first: usize,
     scores: Vec<[f32; SCORES]>,
-    /// A cut-off request up to this bucket is ignored.
+    /// The bucket of the median. A cut-off request up to this bucket is ignored.
     pub(crate) median: usize,
     /// The expected scores if all times are shifted by -FARTHEST to FARTHEST buckets.
     shifted: Vec<[f32; SCORES]>,
@@ -94,7 +93,7 @@ pub(crate) struct Reference {
     pub(crate) bucket: f64,
 }
 
-/// Means, in seconds.
+/// Mean times of requests, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means {
     pub(crate) all: f64,
@@ -232,8 +231,8 @@ impl Reference {
         }
     }
 
-    /// Adds requests of a usual, exponential tail, because few requests in the tail are not enough to estimate its
-    /// variation. `excess` is the mean distance of the tail's requests from its start.
+    /// Adds requests of a usual, exponential tail, because the past's few requests in the tail are not enough to
+    /// estimate its variation. `excess` is the mean excess of the tail's requests.
     fn shrink_tail(&mut self, excess: f64) {
         let seen = self.tail_share * self.count;
         let weight = seen / (seen + USUAL_TAIL_REQUESTS);

@@ -26,7 +26,7 @@ pub(crate) struct Residual {
     /// The shift that all pages share, as a logarithm of time.
     pub(crate) shift: f64,
     pub(crate) scores: [f64; SCORES],
-    /// The mean logarithm of the times, minus that of the past and the shift.
+    /// The mean logarithm of the times, minus the mean of the past, minus `shift`.
     pub(crate) log: f64,
     /// The variance of the scores that comes from sampling.
     pub(crate) sampling: [f64; SCORES],

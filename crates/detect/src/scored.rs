@@ -48,8 +48,8 @@ impl Tally {
         });
     }
 
-    /// Adds the censored requests above the median to the successes. Each would have taken at least its recorded time.
-    /// Below the median, this tells nothing.
+    /// Adds the censored requests above the median to the successes. Each of these requests would have taken at least
+    /// its recorded time. Below the median, this time tells nothing.
     pub(crate) fn finish(self) -> Box<Counts> {
         let [mut successes, censored] = self.0;
         let half = successes.iter().map(|n| u64::from(*n)).sum::<u64>() / 2;

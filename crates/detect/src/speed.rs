@@ -30,7 +30,7 @@ const LONGEST: usize = 20;
 
 /// The shared shift below which a minute is calm.
 const CALM: f64 = 0.12;
-/// A minute is rough if the shared shift reaches this part of the change.
+/// A minute is rough if it is not calm and the shared shift reaches this part of the change.
 const ROUGH: f64 = 0.35;
 /// Calm minutes that a change must last if it began while all pages were slower for some minutes.
 const AFTER_ROUGH: usize = 8;
@@ -54,8 +54,8 @@ fn bar(minutes: usize, is_alone: bool, is_young: bool) -> f64 {
 /// The required standard deviations of a faster page, which is less urgent than a slower one.
 const FASTER_BAR: f64 = 6.5;
 
-/// Additional standard deviations for the mix score, which varies more than the location score: over five minutes or
-/// more, and over fewer.
+/// Additional standard deviations for the mix score, which varies more than the location score: for windows of five
+/// minutes or more, and for shorter ones.
 const MIXED: f64 = 0.5;
 const MIXED_AT_ONCE: f64 = 2.0;
 
@@ -64,8 +64,8 @@ const LEAST_SLOWER: f64 = 0.12;
 const LEAST_FASTER: f64 = 0.18;
 const LEAST_TAIL: f64 = 0.3;
 
-/// The change of a page since a minute, as a logarithm of time; `None` if the change is below `min` standard
-/// deviations, or shows in the minutes before `since`.
+/// The change of a page since minute `since`, as a logarithm of time; `None` if the change is below `min` standard
+/// deviations, or shows in the minutes before.
 pub(crate) fn shift(base: &Baseline, shared: &SharedMinutes, since: Tick, min: f64) -> Option<f64> {
     let minutes = residuals(base, shared, Tick::MIN).filter(|minute| minute.shift.abs() < CALM);
     let minutes: Vec<_> = minutes.collect();
@@ -81,7 +81,7 @@ pub(crate) fn shift(base: &Baseline, shared: &SharedMinutes, since: Tick, min: f
     })
 }
 
-/// The effect on the rank score of the minutes since `since`.
+/// The mean effect on the rank score in the minutes since `since`.
 pub(crate) fn effect_since(base: &Baseline, shared: &SharedMinutes, since: Tick) -> f64 {
     let minutes: Vec<_> = residuals(base, shared, since).collect();
     weighted_mean(minutes.iter(), RANK)
@@ -213,7 +213,7 @@ pub(crate) fn search(
 
 /// The longest window of a change that is only likely, in minutes with requests.
 const LONGEST_WATCHED: usize = 6;
-/// Standard deviations that make a change likely: over two minutes, and over more.
+/// Standard deviations that make a change likely: for a window of two minutes, and for longer ones.
 const WATCH_BAR_OF_TWO: f64 = 6.0;
 const WATCH_BAR: f64 = 4.5;
 
@@ -255,7 +255,7 @@ fn is_large(base: &Baseline, kind: usize, effect: f64) -> bool {
 /// A change has ended once it is smaller than this part of its mean size.
 const OVER: f64 = 0.45;
 
-/// Whether an ongoing change is over, and its strength in standard deviations. `since` and `effect` come from its
+/// Whether an ongoing change is over, and its strength in standard deviations. `since` and `effect` are those of the
 /// finding.
 pub(crate) fn follow(
     base: &Baseline,
@@ -279,7 +279,8 @@ pub(crate) fn follow(
     for minute in minutes[..minutes.len() - taken].iter().rev() {
         minute.add_to(&mut all, kind);
     }
-    // A change that grew is over when the page recovers, not when the change is back at its first size.
+    // The size is that of the change's minutes, not of its detection: a change that has grown is over when it is far
+    // below its grown size.
     let now = match minutes.len() - taken {
         5.. => all.mean(),
         _ => effect,
@@ -320,7 +321,7 @@ pub(crate) fn size(base: &Baseline, shared: &SharedMinutes, kind: usize, since: 
     let count = f64::max(count, 1.0);
     let (tail, shift) = (tail / count, shift / count);
     let body = base.reference.shift_of(rank / count) - shift;
-    // A slowdown of all requests may explain at least half of the change of the tail.
+    // The tail has not changed alone if a shift of all requests explains at least half of its change.
     let explained = base.reference.expected(TAIL, body) >= 0.5 * tail;
     Size {
         body: body.clamp(-20.0, 20.0).exp(),

@@ -42,7 +42,8 @@ packed! {
         pub(crate) score_kind: usize,
         /// The strength in hundredths of a standard deviation.
         pub(crate) strength: u32,
-        /// The effect on the score or on the rate, in millionths.
+        /// In millionths. For slower and faster: the effect on the mean score, or, for `<all>`, on the level. For other
+        /// kinds: the new requests per minute, or the new share of errors or 4xx.
         pub(crate) effect: i64,
         /// The past that the context is compared with while the alarm is ongoing.
         pub(crate) past: Past,
@@ -55,7 +56,7 @@ packed! {
         pub(crate) from: Tick,
         /// The last minute.
         pub(crate) to: Tick,
-        /// The past that is used until there is a new one.
+        /// The past with which the context is compared until a new past is found.
         pub(crate) past: Past,
     }
 
@@ -142,7 +143,7 @@ impl SharedMinutes {
         minutes.filter(move |shared| range.contains(&shared.tick))
     }
 
-    /// The level in a minute, or else in the last one, as a logarithm.
+    /// The level in a minute, as a logarithm. A minute that was not judged gets the level of the last judged minute.
     pub(crate) fn level(&self, tick: Tick) -> f64 {
         let shared = self.at(tick).or(self.0.last());
         shared.map_or(0.0, SharedMinute::level)
@@ -176,7 +177,8 @@ pub struct DetectorState {
     pub(crate) instances: InstanceState,
 }
 
-/// Minutes after the end of a page's later slowdown in which an earlier one, which may be ending too, is not reported.
+/// For this many minutes after the end of a further slowdown, the page's earlier slowdown is not reported, because it
+/// may be ending too.
 const SETTLING: Tick = 2;
 
 impl DetectorState {
@@ -232,7 +234,7 @@ impl DetectorState {
         alarms.chain(ended).collect()
     }
 
-    /// The end of the last alarm of a context. Minutes before this end are not part of a new alarm.
+    /// The end of the last alarm of a context. Minutes until this end are not part of a new alarm.
     pub(crate) fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
         let ends = self.ended(id, kinds).map(|ended| ended.to);
         ends.max().unwrap_or(Tick::MIN)

@@ -9,7 +9,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// The mean without the largest number.
+/// The mean of all values but the largest.
 pub(crate) fn lower_mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let largest = values.clone().fold(f64::MIN, f64::max);
     let others = values.clone().count() - 1;
@@ -17,7 +17,7 @@ pub(crate) fn lower_mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
 }
 
 /// The first minute of a change: from this minute to the last, the sum of the values is largest (Page, *Continuous
-/// inspection schemes*, 1954). `minutes`: newest first.
+/// inspection schemes*, 1954). `minutes` begins with the newest.
 pub(crate) fn turning_point(minutes: impl Iterator<Item = (Tick, f64)>) -> Tick {
     let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
     for (tick, beyond) in minutes {

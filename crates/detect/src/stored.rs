@@ -19,7 +19,7 @@ packed_enum!(Suspect {
     9 => Traffic { busiest, text },
 });
 
-/// The first byte of a part's name is the sort of the part.
+/// The first byte of a part's name tells the sort of the part.
 const HEAD: &[u8] = b"h";
 const ALARM: u8 = b'a';
 const ENDED: u8 = b'e';
@@ -151,7 +151,6 @@ mod tests {
         assert_eq!(read, suspects[1..]);
     }
 
-    /// A state with numbers that no detector writes.
     fn extreme(number: i32) -> DetectorState {
         let context = crate::minute::all_id();
         use ChangeKind::{Failing, Faster, Refusing, Silent, Slower, Surging};

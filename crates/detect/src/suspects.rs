@@ -1,4 +1,4 @@
-//! The suspects of a change: other differences since it began.
+//! The suspects of a change: other differences since the change began.
 
 mod failures;
 mod instances;
@@ -31,7 +31,8 @@ const DEPLOY_AFTER: i64 = 120;
 /// The smallest part of a change that a timer must cover to be a suspect.
 const MIN_SHARE: f64 = 0.3;
 
-/// A timer's text has its runs per request if they are at least this number, and this many times the runs before.
+/// The text about a timer has its runs per request if a request has at least this number of runs, and at least this
+/// multiple of the runs before.
 const MORE_RUNS: f64 = 1.5;
 
 /// Runs of a timer that take this many times as long are slower.
@@ -47,7 +48,7 @@ const MIN_CONFIRMED: f64 = 0.3;
 /// The fewest requests on each side of a comparison.
 pub(super) const MIN_REQUESTS: u64 = 20;
 
-/// The sums of a context before a change and since.
+/// The sums of a context before a change, and since the change.
 #[derive(Clone, Debug, Default)]
 pub struct Sides {
     /// The sums before the change.
@@ -71,7 +72,6 @@ impl Sides {
     }
 }
 
-/// The most instances whose machines are suspects of a change.
 const MAX_MACHINES: usize = 3;
 
 /// The machines of the instances whose scheduling delay was high since a change began, highest delay first. Unless the
@@ -181,7 +181,8 @@ pub fn ratio_of(kind: ChangeKind, compared: &SideBySide) -> Option<f64> {
     }
 }
 
-/// Whether a new version explains a change: compared with the other versions, it shows a sufficient part of the change.
+/// Whether a new version explains a change: compared with the other versions, the new version shows at least three
+/// tenths of the change.
 pub fn is_confirmed(ratio: f64, side_by_side: f64) -> bool {
     let (beside, change) = (side_by_side.ln(), ratio.ln());
     change != 0.0 && beside / change >= MIN_CONFIRMED

@@ -36,7 +36,6 @@ const USUAL: Load = Load {
     refused_share: 0.0,
 };
 
-/// Repeats each value as many times as given.
 pub(crate) fn repeated<T: Clone>(parts: &[(usize, T)]) -> Vec<T> {
     let parts = parts.iter();
     parts
@@ -124,7 +123,6 @@ fn watch(
     verdicts.collect()
 }
 
-/// Judges a minute of a service whose instances report nothing.
 fn judge(
     detector: &mut Detector,
     minute: i64,
@@ -143,7 +141,8 @@ pub(crate) fn only(verdicts: &[Verdict]) -> &Verdict {
     &verdicts[0]
 }
 
-/// The first minute at whose end a verdict is ongoing, and the verdict. Panics if any has another kind or context.
+/// The first minute at whose end a verdict is ongoing, and the verdict. Panics if any verdict has another kind or
+/// context.
 fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> (usize, &Verdict) {
     assert_no_other(verdicts, id, kind);
     let minute = verdicts.iter().position(|verdicts| !verdicts.is_empty());

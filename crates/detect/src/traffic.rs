@@ -11,9 +11,8 @@ use super::statistics::{lower_mean, turning_point};
 /// A minute, and its number of requests.
 type Count = (Tick, f64);
 
-/// The traffic of a page by minute, up to now.
 pub(crate) struct Traffic {
-    /// The requests in the judged minutes since the oldest of the page's history.
+    /// The requests in each judged minute since the start of the page's history.
     counts: Vec<Count>,
     /// The number of minutes that belong to the past.
     past: usize,
@@ -121,15 +120,15 @@ pub(crate) fn surge(
         }
     }
     let mut best = best?;
-    // From the turning point on, the requests exceed the geometric mean of both rates.
+    // A surge begins where the requests begin to exceed the geometric mean of the usual rate and the rate of the surge.
     let between = (traffic.rate * best.now).sqrt();
     let recent = traffic.counts[traffic.past..].iter().rev();
     best.since = turning_point(recent.map(|(tick, count)| (*tick, count - between)));
     (traffic.counts.len() - since(best.since) >= SHORTEST_SURGE).then_some(best)
 }
 
-/// Whether a surge shows in the last minute alone, and also without the two largest minutes, by the likelihood ratio of
-/// Poisson counts.
+/// Whether a surge shows in the last minute alone, and also in the window without its two largest minutes, by the
+/// likelihood ratio of Poisson counts.
 fn goes_on(window: &[Count], then: f64, now: f64, dispersion: f64) -> bool {
     let evidence = |count: f64, minutes: f64| {
         (count * (now / then.max(1e-3)).ln() - minutes * (now - then)) / dispersion
@@ -152,7 +151,7 @@ pub(crate) fn surge_is_over(last: &[Count], then: f64, now: f64) -> bool {
 const SILENCE_BAR: f64 = 25.0;
 const SHORTEST_SILENCE: usize = 3;
 
-/// Searches for a silence: longer than chance allows, and longer than any in the past.
+/// Searches for a silence: longer than chance allows, and at least three times as long as any before.
 pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
     let last = traffic.counts.iter().rposition(|(_, count)| *count > 0.0)?;
     let silent = traffic.counts.len() - 1 - last;
@@ -160,7 +159,7 @@ pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
         return None;
     }
     let before = &traffic.counts[traffic.past..=last];
-    // Requests that become fewer and fewer are not a silence: the minutes before a silence must have the usual traffic.
+    // A page that fades does not fall silent: the minutes before a silence must have nearly the usual traffic.
     let tail = &before[before.len().saturating_sub(10)..];
     let lately = tail.iter().map(|(_, count)| count).sum::<f64>() / tail.len().max(1) as f64;
     if lately < 0.4 * traffic.rate {
@@ -185,7 +184,6 @@ pub(crate) fn recent(history: &History, shared: &SharedMinutes, last: usize) -> 
     requests(history, judged.iter())
 }
 
-/// The requests of judged minutes.
 fn requests<'a>(history: &History, judged: impl Iterator<Item = &'a SharedMinute>) -> Vec<Count> {
     let mut seen = history.minutes.iter().peekable();
     let count = |SharedMinute { tick, .. }: &SharedMinute| {

@@ -112,7 +112,6 @@ struct Times {
 }
 
 impl Detector {
-    /// The verdict of an alarm that is ongoing at the end of minute `now`.
     pub(super) fn verdict(&self, alarm: &Alarm, now: Tick) -> Verdict {
         let from = alarm.since.max(now - STORED + 1);
         let until = now + 1;
@@ -121,10 +120,10 @@ impl Detector {
         let minutes = since.minutes.max(judged.try_into().unwrap_or(u32::MAX));
         let per_minute = 1.0 / f64::from(minutes.max(1));
         let past = &alarm.past;
-        let mut now = Pace::new(since.requests as f64 * per_minute, since.mean());
-        let mut then = now;
-        // A past counts only minutes with requests. Their share of all minutes is assumed to equal the share since the
-        // change.
+        let mut current = Pace::new(since.requests as f64 * per_minute, since.mean());
+        let mut usual = current;
+        // A past counts only minutes with requests. Their share of all minutes before the change is assumed to be the
+        // same as since the change.
         let busy = f64::from(since.minutes) * per_minute;
         let has_other_traffic = || self.has_other_traffic(alarm);
         let mut is_tail = false;
@@ -132,31 +131,34 @@ impl Detector {
             ChangeKind::Slower | ChangeKind::Faster => {
                 let times = self.times(alarm, &since, until);
                 is_tail = times.is_tail;
-                now = Pace::new(times.count_now * per_minute, times.mean_now);
-                then = Pace::new(now.rate, times.mean_then);
+                current = Pace::new(times.count_now * per_minute, times.mean_now);
+                usual = Pace::new(current.rate, times.mean_then);
                 if has_other_traffic() {
-                    then.rate = busy * times.count_then / f64::from(past.minutes.max(1));
+                    usual.rate = busy * times.count_then / f64::from(past.minutes.max(1));
                 }
                 (times.then, times.now, 0.0)
             }
             ChangeKind::Failing | ChangeKind::Refusing => {
                 if has_other_traffic() {
-                    then.rate = busy * past.rate();
+                    usual.rate = busy * past.rate();
                 }
                 if self.has_other_mean(alarm) {
-                    then.mean = past.mean();
+                    usual.mean = past.mean();
                 }
                 // 0 errors count as half an error.
                 let least = 0.5 / past.requests.max(1) as f64;
                 (past.error_share(), since.error_share(), least)
             }
             ChangeKind::Surging => {
-                then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context, until));
-                (past.rate(), now.rate, LEAST_RATE)
+                usual = Pace::new(
+                    past.rate(),
+                    current.mean / self.slowness(alarm.context, until),
+                );
+                (past.rate(), current.rate, LEAST_RATE)
             }
             ChangeKind::Silent | ChangeKind::Instance | ChangeKind::NewError => {
-                now = Pace::new(0.0, past.mean());
-                then = Pace::new(past.rate(), past.mean());
+                current = Pace::new(0.0, past.mean());
+                usual = Pace::new(past.rate(), past.mean());
                 (past.rate(), 0.0, LEAST_RATE)
             }
         };
@@ -174,7 +176,7 @@ impl Detector {
             confidence: confidence(alarm.strength),
             requests: since.requests,
             minutes,
-            cost: Cost::new(then, now, since.seconds * per_minute),
+            cost: Cost::new(usual, current, since.seconds * per_minute),
             mean_then: past.mean(),
             mean_now: since.mean(),
         }
@@ -183,7 +185,7 @@ impl Detector {
     /// The sums of an alarm's context between two minutes, the second excluded.
     fn sums(&self, alarm: &Alarm, from: Tick, to: Tick) -> Sums {
         match self.pages.get(&alarm.context) {
-            Some(page) => Sums::of(&page.history.failing(alarm.kind), from, to),
+            Some(page) => Sums::of(&page.history.minutes_for(alarm.kind), from, to),
             None if alarm.context == all_id() => Sums::of_all(&self.state.shared, from, to),
             None => Sums::default(),
         }
@@ -227,8 +229,8 @@ impl Detector {
         agreeing(ratio, 1.0, false)
     }
 
-    /// Compares the times of a context that is slower or faster. `then` includes the shift that all contexts share: it
-    /// is the mean expected now without the change.
+    /// Compares the times of a context that is slower or faster. `then` is the mean that is expected now without the
+    /// change, so it includes the shift that all contexts share.
     fn times(&self, alarm: &Alarm, since: &Sums, until: Tick) -> Times {
         let is_faster = alarm.kind == ChangeKind::Faster;
         let page = self.pages.get(&alarm.context);
@@ -258,7 +260,7 @@ impl Detector {
             times.mean_then = (now.all - TAIL_SHARE * (times.now - times.then)).max(0.0);
         } else {
             let of_means = now.all / (then.all * size.shared);
-            // A few very slow requests change a mean, and their number is random.
+            // A few very slow requests change a mean, and the number of such requests is random.
             let is_chance = (of_means / size.body).ln().abs()
                 <= MAY_BE_CHANCE * (then.variance + now.variance).sqrt();
             let of_means = if is_chance { size.body } else { of_means };
@@ -298,7 +300,6 @@ fn count(counts: &Counts) -> f64 {
     counts.iter().map(|n| f64::from(*n)).sum()
 }
 
-/// The samples of the minutes before a change, and of the minutes since.
 fn split(
     busy: &[Busy],
     since: Tick,

@@ -13,13 +13,11 @@ use tower_pulse_core::task::lock;
 
 /// The length of the header page, in bytes.
 pub(super) const HEADER: u64 = 4_096;
-/// The first bytes of each file.
 const MAGIC: &[u8; 16] = b"tower-pulse file";
 /// The length of the magic number, the version and the process, in bytes.
 const HEADER_FIELDS: usize = MAGIC.len() + 8;
 /// The version of the file's format. A file of a newer version is not opened.
 const VERSION: u32 = 1;
-/// The size of the buffer for copying, in bytes.
 const COPIED_AT_ONCE: usize = 1024 * 1024;
 
 /// Reads and writes a file. Tests implement this trait to make the disk fail.
@@ -60,7 +58,7 @@ fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
-// The store's thread is the only user of the file, so nothing else moves its cursor.
+// The store's thread is the only user of the file, so nothing else moves the file's cursor.
 #[cfg(not(unix))]
 fn read_at(mut file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
@@ -121,8 +119,8 @@ impl Disk {
         Ok(found.is_file())
     }
 
-    /// Whether another program has overwritten the first bytes of the database, or a network file system has removed
-    /// the file.
+    /// Whether another program has overwritten or cut off the first bytes of the database, or a network file system has
+    /// removed the file.
     pub(super) fn is_lost(&self) -> bool {
         let written = lock(&self.beginning);
         let mut found = vec![0; written.len().max(1)];
@@ -140,7 +138,7 @@ impl Disk {
         }
     }
 
-    /// Copies all bytes to another file, and makes them durable.
+    /// Copies all bytes to another file, and makes the copy durable.
     pub(super) fn copy_to(&self, new: &Self) -> io::Result<()> {
         let len = self.file.metadata()?.len();
         let mut bytes = vec![0; COPIED_AT_ONCE];
@@ -171,7 +169,7 @@ impl Disk {
                 return Err(Trouble::Newer(version));
             }
             if holder == process {
-                // Without another write, the file opens even if the disk is full.
+                // The header is not written again, so the file opens even if the disk is full.
                 return Ok(());
             }
         }
@@ -231,8 +229,8 @@ impl StorageBackend for Disk {
 }
 
 /// The most bytes that tables may take in a file of `len` bytes: half of the largest size, up to `most`, that the file
-/// reaches by doubling. In measurements, fields could take two thirds. Each of the `times_full` times that the file was
-/// full lowers the result by a quarter.
+/// reaches by doubling. In measurements, fields could take two thirds of this size. Each time that the file was full
+/// (`times_full`) lowers the result by a quarter, at most 8 times.
 pub(super) fn table_bytes(len: u64, most: u64, times_full: u32) -> usize {
     let mut largest = len.max(HEADER);
     while 2 * largest <= most {

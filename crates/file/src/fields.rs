@@ -28,7 +28,6 @@ pub(super) struct FileFields {
     pub(super) path: Arc<Path>,
     /// The open transaction; `None` while it is replaced, and after a failed commit.
     pub(super) transaction: Option<WriteTransaction>,
-    /// The error of the last failed operation.
     pub(super) failure: RefCell<Option<Trouble>>,
 }
 
@@ -45,11 +44,9 @@ pub(super) fn take_failure(state: &mut State) -> Option<Trouble> {
 
 impl FileFields {
     pub(super) fn transaction(&self) -> Result<&WriteTransaction, redb::Error> {
-        // A failed commit leaves no transaction.
         self.transaction.as_ref().ok_or(redb::Error::DatabaseClosed)
     }
 
-    /// Takes the open transaction, to commit it.
     pub(super) fn take(&mut self) -> Result<WriteTransaction, redb::Error> {
         self.transaction.take().ok_or(redb::Error::DatabaseClosed)
     }
@@ -83,7 +80,7 @@ pub(super) fn remove_range(
 /// The first key after all keys that begin with a name.
 pub(super) fn after_prefix(name: &[u8]) -> Vec<u8> {
     let mut end = name.to_vec();
-    // The first byte of a name is below 255.
+    // The first byte of a name is below 255, so the loop ends before `end` is empty.
     while let Some(last) = end.pop() {
         if last < u8::MAX {
             end.push(last + 1);

@@ -1,4 +1,5 @@
-//! The part of the [`State`] that the file has besides fields of tables: the journal, the counters, and single values.
+//! The parts of the [`State`] that the file has besides the fields of tables: the journal, the counters, and single
+//! values.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ const ENTRIES: Definition = TableDefinition::new("journal");
 /// The slices of counters, by name and precision.
 const COUNTERS: Definition = TableDefinition::new("counters");
 
-/// Data that this process keeps when it opens the same file again.
+/// Data that this process keeps in memory when it opens the same file again.
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
     pub(super) heartbeats: Heartbeats,

@@ -5,8 +5,8 @@
 //!
 //! Disks can be slow, so a separate thread works on the file (`worker`). The thread commits its one open transaction
 //! from time to time, which makes all changes so far durable. After a failure, the thread opens the file again in the
-//! state of the last commit. The instances send the calls since then again, as after a failover of a server. The thread
-//! also checks whether the file is still at its path (`worker::path`).
+//! state of the last commit. The instances then send all calls since this commit again, as after a failover of a
+//! server. The thread also checks whether the file is still at its path (`worker::path`).
 
 // `disk` is the file, `fields` its tables, and `kept` the other data. `trouble` says why a file cannot be used.
 
@@ -107,7 +107,7 @@ impl Executor for Thread {
             drop(waiting);
             work(state);
         });
-        // The thread runs until the store is dropped. If it has ended, the caller gets no answer.
+        // The thread runs until the store is dropped. If the thread has ended, the caller gets no answer.
         let _ = self.requests.send((access, work));
         Ok(())
     }

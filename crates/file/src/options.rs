@@ -1,4 +1,4 @@
-//! The options of a file, which are checked before it is opened.
+//! The options of a file, which are checked before the file is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

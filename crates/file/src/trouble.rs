@@ -1,4 +1,4 @@
-//! The reasons why a file cannot be used, with advice to the operator.
+//! The reasons why a file cannot be used, with advice to the operator where there is any.
 
 use std::io;
 use std::path::Path;
@@ -53,7 +53,7 @@ impl Trouble {
         }
     }
 
-    /// A text for the operator: the problem, and what to do.
+    /// A text for the operator: the problem, and what to do if anything can be done.
     pub(super) fn in_words(&self, path: &Path) -> String {
         let file = path.display();
         let cannot = |why: &str| format!("{file} cannot be written: {why}");

@@ -23,23 +23,23 @@ use tower_pulse_core::random::short_random_name;
 use tower_pulse_core::store::in_process::{Bound, State, StateAccess, Work};
 use tower_pulse_core::task::lock;
 
-/// The file is made durable early once this many bytes of entries are not durable. After a failure, the instances send
-/// these entries again.
+/// The file is made durable early once this many bytes of entries are not durable. After a failure, the instances must
+/// send these bytes again.
 const MOST_VOLATILE: u64 = 512 * 1024;
 /// A due commit waits until the thread has been idle for this long, so that a whole flush becomes durable at once.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The longest time that a due commit waits.
+/// The longest time after `durable_every` for which a due commit waits.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
-/// A commit is due this much before `durable_every`, because two flushes may be closer together than their interval.
+/// A commit is due this much before `durable_every` has passed, because two flushes may be closer together than the
+/// flush interval.
 const JITTER: Duration = Duration::from_millis(100);
-/// The interval of commits without new entries. Such a commit stores the current time, which shows that the process is
-/// alive, and data derived from earlier entries.
+/// The interval of commits without new entries. Such a commit stores data derived from earlier entries, and the current
+/// time, which shows that the process is alive.
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
-/// The shortest time until a file is tried again.
 const SHORTEST_RETRY: Duration = Duration::from_secs(1);
-/// The longest time until a file is tried again, unless another process holds it.
+/// The longest time until the file is tried again.
 const LONGEST_RETRY: Duration = Duration::from_secs(16);
-/// How long an ending process may hold the file without a warning.
+/// Once another process has held the file for this long, the message says so.
 const HANDOVER: Duration = Duration::from_secs(60);
 /// The shortest time between two processes that counts as a gap in recording, in seconds. An idle process commits only
 /// every [`ALIVE_EVERY`], so a shorter time may not be a gap.
@@ -58,7 +58,7 @@ pub(super) struct Worker {
     requests: Receiver<(StateAccess, Work)>,
     report: Arc<Report>,
     open: Option<Open>,
-    /// The path of the store: the configured path, or a path beside it if another file is there.
+    /// The path of the store: the configured path, or a path beside it if another file is at the configured path.
     path: Arc<Path>,
     /// The file, once it has been opened.
     held: Option<Disk>,
@@ -67,7 +67,6 @@ pub(super) struct Worker {
     check_path_after: Duration,
     /// When this process began to record, in Unix seconds.
     started: i64,
-    /// Data that remains when the file is opened again.
     earlier: Earlier,
     /// Why the file cannot be written, and since when.
     trouble: Option<(Trouble, Tick)>,
@@ -75,7 +74,7 @@ pub(super) struct Worker {
     tried: Tick,
     retry: Duration,
     times_full: u32,
-    /// Whether the content is checked when the file is opened.
+    /// Whether the content is checked when the file is next opened.
     must_check: bool,
 }
 
@@ -84,13 +83,12 @@ struct Open {
     database: Database,
     /// Whether a commit has succeeded since the file was opened.
     is_writable: bool,
-    /// Whether there are changes since the last commit.
     is_dirty: bool,
     committed: Tick,
     /// The end of the journal at the last commit.
     committed_head: u64,
-    /// When the last commit of entries began; `None` at first: the first entries are committed at once. The duration of
-    /// a commit does not delay the next one, because only beginnings count.
+    /// When the last commit of entries began, so that a slow commit does not delay the next one. `None` at first: the
+    /// first entries are committed at once.
     commit_began: Option<Tick>,
 }
 
@@ -117,7 +115,7 @@ impl Worker {
         requests: Receiver<(StateAccess, Work)>,
         report: Arc<Report>,
     ) -> Self {
-        // The path is made absolute, because a service may change its directory.
+        // The path is made absolute, because a service may change its working directory.
         options.path = absolute(&options.path).map_or(options.path, Into::into);
         Self {
             path: options.path.clone(),
@@ -201,7 +199,7 @@ impl Worker {
             Some(open) if open.is_writable => {
                 let is_due = self.until_commit(open).is_zero();
                 let most = self.options.durable_every + LONGEST_WAIT;
-                // The first entries do not wait until their flush is complete: the file may have opened late.
+                // The first entries do not wait for the rest of their flush: they may have waited for the file already.
                 let has_waited = open.commit_began.is_none_or(|at| self.since(at) >= most);
                 let must_not_wait = is_idle || has_waited;
                 is_due && must_not_wait || open.volatile_bytes() >= MOST_VOLATILE
@@ -223,8 +221,8 @@ impl Worker {
             self.commit_changes();
             self.check_path();
         }
-        // A file without a name is deleted when this process ends, so its data is durable only once the file has a path
-        // again.
+        // A file without a name is deleted when this process ends. So its data is not durable until a check of the path
+        // has succeeded.
         let has_path = access != StateAccess::Durable || self.check_path_after == CHECK_PATH_EVERY;
         let is_usable =
             |open: &&mut Open| has_path && (access == StateAccess::Read || open.is_writable);
@@ -239,7 +237,6 @@ impl Worker {
         }
     }
 
-    /// The error of a call while the file cannot be written.
     fn error(&self) -> StoreError {
         match &self.trouble {
             Some((trouble, _)) => trouble.to_error(&self.path),
@@ -257,7 +254,6 @@ impl Worker {
         }
     }
 
-    /// Makes all changes durable.
     fn commit(&mut self) {
         let (now, began) = (self.options.clock.now_seconds(), self.options.clock.tick());
         let Some(open) = &mut self.open else { return };
@@ -327,8 +323,8 @@ impl Worker {
         }
         self.close();
         if self.has_name() {
-            // The file's device may have been disconnected, so the file is opened again. A file without a name cannot
-            // be opened again.
+            // The device may have been disconnected, so the file is opened again. A file without a name cannot be
+            // opened again, so it stays open.
             self.held = None;
         }
         self.times_full += u32::from(matches!(trouble, Trouble::Full));
@@ -337,7 +333,6 @@ impl Worker {
         self.reopen();
     }
 
-    /// Opens the file, or tells the operator why it cannot be opened.
     fn reopen(&mut self) {
         match self.open_file() {
             Ok(open) => self.open = Some(open),
@@ -357,7 +352,6 @@ impl Worker {
         }
     }
 
-    /// Tells the operator why the file cannot be written.
     fn explain(&mut self, trouble: Trouble) {
         let path = &self.path;
         let mut message = trouble.in_words(path);
@@ -378,7 +372,7 @@ impl Worker {
         self.trouble = Some((trouble, since));
     }
 
-    /// Opens the file. A file that cannot be read is renamed, and a new file replaces it.
+    /// Opens the file. A damaged file is renamed, and a new file replaces it.
     fn open_file(&mut self) -> Result<Open, Trouble> {
         match self.open_as_it_is() {
             Err(trouble) if trouble.is_damage() && self.has_name() => {

@@ -1,8 +1,9 @@
-//! Statistics of durations, which the book *Redis in Action* calls access times: count, sum, sum of squares, smallest
-//! and largest, and the derived mean and deviation. See its recipes *statistics* and *access times*.
+//! Statistics of durations: count, sum, sum of squares, smallest, largest, mean and standard deviation. The book *Redis
+//! in Action* has them in its recipes *statistics* and *access times*.
 //!
 //! [`DurationSums`] has exact integers, for batches and records. [`AccessTimeStats`] has seconds, for the book's keys
-//! and for answers. The fold adds the sums of a round at once: floats are rounded once per round, not once per request.
+//! and for answers. The fold adds the exact sums of a whole round at once, so floats are rounded once per round, not
+//! once per request.
 
 use super::slices::Merge;
 
@@ -46,7 +47,7 @@ impl DurationSums {
         self.max = self.max.max(nanos);
     }
 
-    /// Removes all of `other`, which was merged before. The smallest and the largest value cannot be removed, and stay.
+    /// Subtracts `other`, which was merged before. `min` and `max` stay, because they cannot be subtracted.
     pub fn subtract(&mut self, other: &Self) {
         self.count = self.count.saturating_sub(other.count);
         self.sum = self.sum.saturating_sub(other.sum);
@@ -64,7 +65,7 @@ impl Merge for DurationSums {
     }
 }
 
-/// Statistics in seconds: the members of the sorted set in the recipe *statistics*.
+/// Statistics in seconds. The fields are the members of the sorted set in the book's recipe *statistics*.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccessTimeStats {
     /// Number of durations.
@@ -107,7 +108,7 @@ impl From<&DurationSums> for AccessTimeStats {
 }
 
 impl AccessTimeStats {
-    /// Adds all of `other`.
+    /// Merges `other`.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.sum += other.sum;
@@ -116,18 +117,18 @@ impl AccessTimeStats {
         self.max = self.max.max(other.max);
     }
 
-    /// The mean, `sum / count`; `None` without durations.
+    /// The mean, `sum / count`; `None` without durations, or if the sum is infinite.
     pub fn mean(&self) -> Option<f64> {
         self.has_mean().then(|| self.sum / self.count)
     }
 
-    /// The sample standard deviation, `sqrt((sumsq - sum² / count) / max(count - 1, 1))`; `None` without durations. A
-    /// radicand that is negative because of rounding counts as 0.
+    /// The sample standard deviation, `sqrt((sumsq - sum² / count) / max(count - 1, 1))`; `None` if there is no
+    /// [mean](Self::mean). A radicand that is negative because of rounding counts as 0.
     pub fn stddev(&self) -> Option<f64> {
         self.has_mean().then(|| {
             let radicand =
                 (self.sumsq - self.sum * self.sum / self.count) / (self.count - 1.0).max(1.0);
-            // `max` also turns NaN, the result of infinite sums, into 0.
+            // If both terms are infinite, the radicand is NaN, which `max` turns into 0.
             radicand.max(0.0).sqrt()
         })
     }

@@ -63,7 +63,7 @@ impl Merge for Aggregate {
 }
 
 impl Aggregate {
-    /// Merges several aggregates, faster than one after the other.
+    /// Merges several aggregates, faster than [`merge`](Merge::merge) would one by one.
     pub fn merge_all(&mut self, others: &[&Self]) {
         let histograms: Vec<&Histogram> = others.iter().map(|other| &other.histogram).collect();
         self.histogram.merge_all(&histograms);
@@ -82,7 +82,7 @@ impl Aggregate {
         self.measures.merge(&other.measures);
     }
 
-    /// Removes all of `other`, which was merged before. Minima and maxima stay.
+    /// Subtracts `other`, which was merged before. Minima and maxima stay.
     pub fn subtract(&mut self, other: &Self) {
         self.times.subtract(&other.times);
         self.outcomes.subtract(&other.outcomes);
@@ -99,8 +99,8 @@ impl Aggregate {
         }
     }
 
-    /// Merges the parts of the histogram. A part with more than [`MAX_PART_BUCKETS`] gets the coarse scale, which
-    /// bounds its size. The scale depends only on the sum, not on the order of the additions.
+    /// Merges the parts of the histogram. A part with more than [`MAX_PART_BUCKETS`] buckets gets the coarse scale,
+    /// which bounds its size. The scale depends only on the merged buckets, not on the order of merging.
     pub fn merge_parts(&mut self, failures: &Histogram, censored: &Histogram) {
         for (part, other) in self.parts_mut().into_iter().zip([failures, censored]) {
             if other.is_empty() {
@@ -113,7 +113,8 @@ impl Aggregate {
         }
     }
 
-    /// Keeps the largest timers, codes and kinds, and merges all others into one of each.
+    /// Keeps the largest timers, codes and kinds. All other timers become one timer, and all other codes and kinds are
+    /// added to [`Tally::other`](super::tally::Tally::other).
     pub fn limit(&mut self) {
         self.timers.limit();
         self.codes.limit(MAX_CODES);
@@ -131,7 +132,7 @@ impl Aggregate {
     /// Reduces the histograms to `scale`, if they are finer.
     pub fn coarsen(&mut self, scale: u8) {
         self.histogram.coarsen(scale);
-        // An empty part has no section in a record, so its scale is not stored.
+        // A record does not store the scale of an empty part, so this scale must stay the default.
         let parts = self.parts_mut().into_iter();
         parts
             .filter(|part| !part.is_empty())
@@ -174,7 +175,7 @@ impl Aggregate {
         [0.50, 0.95, 0.99].map(|q| self.histogram.quantile_within(q, min, max))
     }
 
-    /// The approximate bytes in memory, including the start of the slice.
+    /// The approximate bytes in memory of the aggregate and of the start of its slice.
     pub fn bytes(&self) -> usize {
         const PER_BUCKET: usize = 16;
         let parts = self.parts().map(|part| part.buckets().len());
@@ -196,7 +197,7 @@ mod tests {
     use crate::measures::Measure;
     use crate::tests::merged_in_any_order;
 
-    /// A sample: its duration, and whether it is a success, a failure or censored.
+    /// The duration in nanoseconds, and 0 for a success, 1 for a failure, 2 for a censored request.
     type Sample = (u64, usize);
 
     fn aggregate_of(samples: &[Sample]) -> Aggregate {
@@ -266,7 +267,6 @@ mod tests {
         let [fast, slow] = [(50 * MILLI, 0), (200 * MILLI, 0)];
         assert_eq!(share(&[], 0), None);
         assert_eq!(share(&[fast, fast, fast, slow], 0), Some(0.75));
-        // A fast error is not below the target.
         assert_eq!(share(&[fast, (MILLI, 1)], 1), Some(0.5));
         assert_eq!(share(&[(MILLI, 1)], 1), Some(0.0));
         // Neither a 4xx nor a censored request counts.

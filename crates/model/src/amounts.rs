@@ -14,7 +14,7 @@ pub struct Amounts {
     pub samples: u64,
     /// The sum of the additions to counters and rankings, without their signs. A removal from a ranking counts as 1.
     pub additions: u64,
-    /// Data without a sample: marks, entries in the lists of slow and failed requests, and minute reports.
+    /// Data without a sample: marks, listed slow and failed requests, and minute reports.
     pub details: u64,
 }
 
@@ -25,7 +25,7 @@ summed!(Amounts {
 });
 
 impl Amounts {
-    /// The amounts of these additions to counters and rankings.
+    /// Amounts with this sum of additions, without samples and details.
     pub fn of_additions(additions: u64) -> Self {
         Self {
             additions,
@@ -38,7 +38,7 @@ impl Amounts {
         *self == Self::default()
     }
 
-    /// The amounts without `others`, at least zero.
+    /// Subtracts `others`. No amount falls below zero.
     #[must_use]
     pub fn saturating_sub(mut self, others: Self) -> Self {
         self.subtract(&others);

@@ -1,7 +1,6 @@
 //! A batch: all additions since the last flush, by name. A flush sends the batch to the store.
 //!
-//! The number of names and the retention bound the size of a batch, because slices that no reader could see are dropped
-//! ([`Slices`]).
+//! The number of names and the retention bound the size of a batch: [`Slices`] drops slices beyond their retention.
 
 mod memory;
 mod split;
@@ -41,9 +40,9 @@ pub struct Batch {
     pub reports: Vec<MinuteReport>,
     /// Marks, by id.
     pub marks: Map<Arc<str>, Mark>,
-    /// The number of samples whose hour was dropped from the statistics.
+    /// The number of samples that are missing in the [statistics](ContextDelta::hours), because their hour was dropped.
     pub late: u64,
-    /// The second of the oldest sample, in Unix seconds. An entry of the journal lacks this field.
+    /// The second of the oldest sample, in Unix seconds. An entry of the journal does not contain this field.
     pub since: Option<i64>,
 }
 
@@ -67,7 +66,7 @@ impl Batch {
         std::mem::replace(self, empty)
     }
 
-    /// Adds an aggregate of one second to a context. The caller adds the aggregate of all HTTP contexts to `<all>`.
+    /// Adds an aggregate of one second to a context. The caller also adds the sum of all HTTP contexts to `<all>`.
     pub fn add(&mut self, name: &Arc<str>, kind: Kind, second: i64, aggregate: &Aggregate) {
         let delta = (self.contexts).or_insert_with(ContextId::new(kind, name.clone()), || {
             ContextDelta::new(&self.precisions)
@@ -84,7 +83,7 @@ impl Batch {
         all.map_or((0, 0), |all| (all.last_seen, all.served()))
     }
 
-    /// Adds requests that ended within a second to the slowest and the failed requests of a context.
+    /// Adds requests, all of which ended in `second` (Unix time), to the slowest and the failed requests of a context.
     pub fn add_slowest(&mut self, context: ContextId, second: i64, slowest: SlowRequests) {
         let delta = self.seen(&context, second);
         delta.slowest.add(hour_of(second), slowest, MAX_HOURS);
@@ -109,7 +108,7 @@ impl Batch {
         }
     }
 
-    /// Merges `other`, which was collected later and has the same precisions. Slices that no reader could see are
+    /// Merges `other`, which was collected later and has the same precisions. Slices beyond their retention are
     /// dropped.
     pub fn merge(&mut self, other: Self) {
         debug_assert_eq!(self.precisions, other.precisions);
@@ -155,7 +154,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a minute report. If there are too many, the oldest are dropped.
+    /// Adds a minute report. If the batch then has more than [`MAX_PENDING_REPORTS`] reports, the oldest one is
+    /// dropped.
     pub fn add_report(&mut self, report: MinuteReport) {
         let reports = &mut self.reports;
         if let Some(mine) = reports.iter_mut().find(|mine| mine.is_same_report(&report)) {
@@ -208,7 +208,7 @@ impl Batch {
         }
     }
 
-    /// The number of samples in the statistics, each counted once.
+    /// The number of samples in the statistics of all contexts but `<all>`.
     pub fn requests(&self) -> u64 {
         let contexts = self.contexts.iter();
         contexts

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::pack::{is_name, named, packed};
 use super::timer_sums::QUEUE;
 
-/// The name under which changes show the timer [`QUEUE`]. No route template gives a page this name.
+/// The name under which changes show the timer [`QUEUE`].
 pub const QUEUED: &str = "<queue>";
 
 /// The context of requests that match no route.
 pub const UNMATCHED: &str = "<unmatched>";
-/// The context, or counter, of all names beyond `max_contexts` (or `max_counters`).
+/// The context of all names beyond `max_contexts`, and the counter of all names beyond `max_counters`.
 pub const OVERFLOW: &str = "<overflow>";
 /// The context of all timers beyond `max_contexts`.
 pub const TIMER_OVERFLOW: &str = "\\<overflow>";
@@ -19,9 +19,9 @@ pub const TIMER_OVERFLOW: &str = "\\<overflow>";
 pub const ALL: &str = "<all>";
 /// The name of a context whose caller gave an empty name.
 pub const EMPTY: &str = "<empty>";
-/// The longest name, in bytes. A longer name is cut to [`CUT_AT`] bytes and a hash of the whole name.
+/// The longest name, in bytes. A longer name is cut to [`CUT_AT`] bytes, and a hash of the whole name is appended.
 pub const MAX_NAME: usize = 256;
-/// The bytes that remain of a name that is too long.
+/// The most bytes that remain of a name that is too long.
 pub const CUT_AT: usize = 240;
 /// The method in the context of a request whose method is none of HTTP's nine.
 pub const OTHER_METHOD: &str = METHODS[9];
@@ -87,7 +87,7 @@ impl ContextId {
 }
 
 named! {
-    /// The counters of each context.
+    /// The counters that each context has.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Metric {
         /// Number of samples.
@@ -130,7 +130,7 @@ impl Metric {
     }
 }
 
-/// Whether the crate's own counters may use this name. The user's counters must not have it.
+/// Whether a name is reserved for the counters of contexts. A user's counter must not have a reserved name.
 pub fn is_reserved(counter: &str) -> bool {
     let name = counter.split(':').next();
     Metric::ALL.iter().any(|m| Some(m.as_str()) == name)
@@ -194,8 +194,8 @@ pub fn escape_hidden(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Appends a text with its [hidden](is_hidden) characters escaped, while `to` has at most `most` bytes. Returns whether
-/// the whole text was appended.
+/// Appends a text with its [hidden](is_hidden) characters escaped, as long as `to` stays within `most` bytes. Returns
+/// whether the whole text was appended.
 pub fn push_escaped(to: &mut String, text: &str, most: usize) -> bool {
     for c in text.chars() {
         let before = to.len();
@@ -211,14 +211,14 @@ pub fn push_escaped(to: &mut String, text: &str, most: usize) -> bool {
     true
 }
 
-/// A name as it is stored: not empty, not the reserved [`ALL`], at most [`MAX_NAME`] bytes, with [hidden](is_hidden)
-/// characters escaped. Borrows a name that needs no change.
+/// A name as it is stored: not empty, not [`ALL`] or [`QUEUED`], at most [`MAX_NAME`] bytes, with
+/// [hidden](is_hidden) characters escaped. Borrows a name that needs no change.
 pub fn clean_name(name: &str) -> Cow<'_, str> {
-    if name.is_empty() {
-        return Cow::Borrowed(EMPTY);
-    }
-    if name == ALL {
-        return Cow::Borrowed("\\<all>");
+    match name {
+        "" => return Cow::Borrowed(EMPTY),
+        ALL => return Cow::Borrowed("\\<all>"),
+        QUEUED => return Cow::Borrowed("\\<queue>"),
+        _ => {}
     }
     let escaped = escape_hidden(name);
     if escaped.len() <= MAX_NAME {
@@ -227,7 +227,7 @@ pub fn clean_name(name: &str) -> Cow<'_, str> {
     let hash = fnv1a(escaped.bytes());
     let mut ends = (0..=CUT_AT).rev();
     let cut = ends.find(|at| escaped.is_char_boundary(*at)).unwrap_or(0);
-    // 240 bytes and 16 hexadecimal digits are MAX_NAME.
+    // `CUT_AT` bytes and 16 hexadecimal digits are `MAX_NAME` bytes.
     Cow::Owned(format!("{}{hash:016x}", &escaped[..cut]))
 }
 
@@ -248,7 +248,7 @@ pub fn timer_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Identifies the records of a context. The id is the same for every instance and version.
+/// Identifies the records of a context. The id is the same in every instance and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(u64);
 
@@ -258,12 +258,12 @@ impl RecordId {
         Self(fnv1a([kind as u8].into_iter().chain(name.bytes())))
     }
 
-    /// The form in a store: eight bytes.
+    /// The stored form: eight bytes.
     pub fn to_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
 
-    /// Reads the form in a store; `None` unless there are eight bytes.
+    /// Reads the stored form; `None` unless there are eight bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
     }
@@ -333,6 +333,13 @@ mod tests {
         assert_eq!(timer_name(OVERFLOW), TIMER_OVERFLOW);
         let long = timer_name(&format!("/{}", "x".repeat(300))).into_owned();
         assert_eq!((long.len(), &long[..2]), (MAX_NAME, "\\/"));
+    }
+
+    #[test]
+    fn no_context_has_the_name_of_all_pages_or_of_the_queue() {
+        for name in [ALL, QUEUED] {
+            assert_eq!(clean_name(name), format!("\\{name}"));
+        }
     }
 
     #[test]

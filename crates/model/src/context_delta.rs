@@ -18,11 +18,12 @@ pub const MAX_HOURS: usize = 2;
 
 const HOURS: Precision = Precision::new(HOUR as u32, MAX_HOURS as u32);
 
-/// The number of newest histograms that keep the fine scale while a store is away. Older histograms get the coarse one.
+/// The number of newest slices of the finest tier whose histograms keep the fine scale while a store is away. Older
+/// histograms get the coarse scale.
 const FINE_KEPT: usize = 2;
 
-/// Adds to the records of a tier. A slice that no longer fits is added to a slice of the next coarser tier. So pending
-/// records grow coarser during a long outage, and their number stays bounded.
+/// Adds to the records of a tier. If a tier then has too many slices, its oldest slice is added to the next coarser
+/// tier. So pending records grow coarser during a long outage, and their number stays bounded.
 pub(super) fn add_record(
     records: &mut [Slices<Aggregate>],
     tier: usize,
@@ -55,7 +56,7 @@ pub struct ContextDelta {
     pub last_seen: i64,
     /// Counters, in the order of [`Precisions::counters`].
     pub counters: Vec<Slices<RequestCounts>>,
-    /// Statistics by hour.
+    /// The statistics: sums of the durations by hour, as in the book.
     pub hours: Slices<DurationSums>,
     /// Records, in the order of [`TIERS`]. Each sample is in one record, in a coarser tier if the store was away for
     /// long.
@@ -85,17 +86,16 @@ impl ContextDelta {
         self.last_seen = self.last_seen.max(second);
         add_record(&mut self.records, 0, second, aggregate.clone());
         if aggregate.times.count == 0 {
-            // The aggregate has only timers and failures that came after their requests. These have no counters and no
-            // statistics.
+            // The aggregate only has timers or failures that came after their requests: these are only in the records.
             return 0;
         }
-        let hits = RequestCounts {
+        let counts = RequestCounts {
             hits: aggregate.times.count,
             errors: aggregate.outcomes.errors,
             micros: aggregate.times.sum.saturating_add(500) / 1_000,
         };
         for (slices, precision) in self.counters.iter_mut().zip(&precisions.counters) {
-            slices.add(precision.slice(second), hits, precision.retained as usize);
+            slices.add(precision.slice(second), counts, precision.retained as usize);
         }
         let gone = self.hours.add(hour_of(second), aggregate.times, MAX_HOURS);
         gone.map_or(0, |(_, times)| times.count)
@@ -118,8 +118,8 @@ impl ContextDelta {
         late
     }
 
-    /// Drops slices that start after `latest`, which only a wrong clock can produce. Returns the number of samples that
-    /// were dropped from the statistics.
+    /// Drops slices that start after `latest`. Only a wrong clock produces such slices. Returns the number of samples
+    /// that were dropped from the statistics.
     pub fn drop_future(&mut self, latest: i64) -> u64 {
         let counters = self.counters.iter_mut();
         counters.for_each(|slices| drop(slices.drop_after(latest)));
@@ -130,7 +130,7 @@ impl ContextDelta {
         hours.iter().map(|times| times.count).sum()
     }
 
-    /// Adds requests that are missing at a second to the records of `<all>`.
+    /// Adds this number of missing requests to the record of a second. Only `<all>` has missing requests.
     pub fn add_missing(&mut self, second: i64, requests: u64) {
         if requests > 0 {
             let mut sums = Aggregate::default();
@@ -177,7 +177,8 @@ impl ContextDelta {
             && self.records.iter().all(Slices::is_empty)
     }
 
-    /// Moves out a part that costs about `cost` commands, at least one slice.
+    /// Moves out the newest slices of the counters, and all other data whole. The part costs about `cost` commands, and
+    /// has at least one slice of a counter.
     pub(super) fn split(&mut self, cost: usize) -> Self {
         let mut slices = (cost.saturating_sub(self.fixed_cost()) / 2).max(1);
         let counters = self.counters.iter_mut().map(|counters| {
@@ -194,7 +195,6 @@ impl ContextDelta {
         }
     }
 
-    /// Packs the additions into an entry.
     pub(super) fn write(&self, context: &ContextId, out: &mut Writer, head: &EntryHead) {
         let base = head.base;
         context.write(out);
@@ -211,7 +211,7 @@ impl ContextDelta {
         out.slices(&self.slowest, HOURS, base, SlowRequests::write);
     }
 
-    /// Reads additions from an entry, and spends their cost.
+    /// Reads additions from an entry, and spends their cost from the budget.
     pub(super) fn read(
         from: &mut Reader<'_>,
         head: &EntryHead,

@@ -11,10 +11,8 @@ use super::sorted::Map;
 /// [`Precisions::counters`](super::slice::Precisions::counters).
 pub(crate) type CounterDelta = Vec<Slices<i64>>;
 
-/// Additions to counters, by name.
 pub(crate) type CounterDeltas = Map<Arc<str>, CounterDelta>;
 
-/// The sum of the absolute values of all additions.
 pub(super) fn sum_without_signs(slices: &Slices<i64>) -> u64 {
     let numbers = slices.iter().map(|(_, n)| n.unsigned_abs());
     numbers.fold(0, u64::saturating_add)
@@ -22,14 +20,14 @@ pub(super) fn sum_without_signs(slices: &Slices<i64>) -> u64 {
 
 /// The sum of the additions to counters, without their signs.
 pub(super) fn additions(counters: &CounterDeltas) -> u64 {
-    // The series with the largest sum is used: in coarse slices, +1 and -1 may cancel out, and the finest series may
-    // lack old slices.
+    // Of the precisions of a counter, the one with the largest sum is used: in coarse slices, +1 and -1 may cancel out,
+    // and the finest slices do not reach back far.
     let sums = counters.values();
     let sums = sums.map(|series| series.iter().map(sum_without_signs).max().unwrap_or(0));
     sums.fold(0, u64::saturating_add)
 }
 
-/// Reads a counter, and subtracts its slices from the budget.
+/// Reads a counter from an entry, and spends the number of its slices from the budget.
 pub(super) fn read(
     from: &mut Reader<'_>,
     head: &EntryHead,

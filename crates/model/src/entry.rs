@@ -1,10 +1,11 @@
 //! An entry of the journal: a packed batch, which is read name by name.
 //!
-//! A folder must be able to read all of an entry. The first byte of an entry is the version, [`ENTRY_VERSION`]. The
-//! field `need` of the state in Redis makes folders of older versions wait.
+//! The first byte of an entry is the version of its format, [`ENTRY_VERSION`]. A folder must be able to read all of an
+//! entry, so folders of older versions wait. In Redis, the field `need` of the journal's state tells them the highest
+//! version of the entries.
 //!
-//! An entry omits a coarser precision if the reader can derive it by adding up the finest one. If all samples of a
-//! batch are of the same second, this holds for all coarser precisions.
+//! An entry omits the slices of a coarser precision if the reader can derive them by adding up the slices of the finest
+//! precision. So an entry whose samples are all of the same second has only slices of the finest precision.
 
 #[cfg(test)]
 mod tests;
@@ -22,13 +23,13 @@ use super::ranking::RankingDelta;
 use super::section::EntryHead;
 use super::slice::{MAX_PRECISIONS, Precisions};
 
-/// The version of the entry format. Raise it with every change that an older folder cannot read, from the first release
-/// on.
+/// The version of the entry format. From the first release on, raise the version with every change that an older folder
+/// cannot read.
 pub const ENTRY_VERSION: u8 = 1;
-/// The largest entry that a folder accepts, because it reads entries whole.
+/// The largest entry that a folder accepts, in bytes. A folder holds an entry in memory as a whole.
 pub const MAX_ENTRY_BYTES: usize = 11 * 1024 * 1024;
-/// The highest cost of an entry: the cost of a call, and 512 for the heads of rankings and reports. Only the reader
-/// counts heads, and an entry has few.
+/// The highest cost of an entry: that of a call, and 512 for the heads of rankings and reports, which a sender does not
+/// count.
 const ENTRY_BUDGET: Budget = Budget::new(MAX_CALL_COST + 512);
 
 /// Packs a batch.
@@ -62,7 +63,7 @@ pub struct EntryReader<'a> {
     pub late: u64,
     /// The index in [`LISTS`] of the list that is read.
     list: usize,
-    /// The number of unread names of this list, once known.
+    /// The number of unread names of this list; `None` while the list has not begun.
     names: Option<u64>,
 }
 
@@ -81,7 +82,7 @@ pub enum Item {
     Mark(Mark),
 }
 
-/// Reads a name of a list, and spends its cost.
+/// Reads a name of a list with its data, and spends their cost from the budget.
 type ReadItem = fn(&mut Reader<'_>, &EntryHead, &mut Budget) -> Option<Item>;
 
 /// The readers of the lists of names, in the order of an entry.
@@ -105,9 +106,9 @@ const LISTS: [ReadItem; 5] = [
     },
 ];
 
-/// The error of an entry that cannot be decoded, or that no version of this crate sends: a name is too long, or the
-/// entry exceeds the highest limits that `Builder` accepts. The reader's own limits do not matter, because other
-/// instances may be configured differently.
+/// The error of an entry that cannot be decoded, or that no version of this crate sends. No version sends a name that
+/// is too long, or an entry that exceeds the highest limits that `Builder` accepts. The reader's own limits do not
+/// matter, because other instances may be configured differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecodable;
 

@@ -13,7 +13,6 @@ pub const MAX_KIND: usize = 64;
 /// The longest message, in bytes. A longer message is cut.
 pub const MAX_MESSAGE: usize = 200;
 
-/// The kind of a failure whose kind is empty.
 const UNKNOWN: &str = "unknown";
 
 /// The kind of an error, and a message about one occurrence. As an extension of a response, a `Failure` says how the
@@ -100,7 +99,7 @@ impl Failure {
             text: String::new(),
             most: MAX_MESSAGE,
         };
-        // An error means that the text is full, or that the value cannot be formatted any further.
+        // An error ends the message: the text is full, or the value cannot be formatted further.
         let _ = write!(cut, "{message}");
         self.message = (!cut.text.is_empty()).then(|| cut.text.into());
         self
@@ -140,7 +139,7 @@ impl Write for CutText {
         if push_escaped(&mut self.text, text, self.most) {
             return Ok(());
         }
-        // A later piece that fits must not follow a piece that did not.
+        // No later piece may fit, because a piece before it is missing.
         self.most = self.text.len();
         Err(fmt::Error)
     }
@@ -171,7 +170,7 @@ mod tests {
     use crate::context::is_hidden;
     use crate::pack::{pack, unpack};
 
-    /// Counts the pieces that it writes until the writer is full.
+    /// Writes pieces until the writer is full, and counts the pieces.
     struct Pieces(std::cell::Cell<usize>);
 
     impl Display for Pieces {
@@ -184,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Continues to write after the writer is full.
+    /// Writes pieces even after the writer is full.
     struct Stubborn;
 
     impl Display for Stubborn {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 pub struct Fleet {
     /// The number of instances.
     pub instances: u64,
-    /// The versions of the application that the instances run, each once, in alphabetical order. A version stays for a
-    /// minute after the last heartbeat of an instance that runs it.
+    /// The versions of the application that the instances run, each once, in alphabetical order. A version stays in the
+    /// list for a minute after the last heartbeat of an instance with this version.
     pub versions: Vec<Arc<str>>,
 }
 

@@ -1,5 +1,5 @@
-//! The base-2 exponential histogram: the bounds of its buckets grow by `2^(1/16)` from 1 µs to 1 h (OpenTelemetry's
-//! exponential histogram at scale 4). Empty buckets take no memory.
+//! The base-2 exponential histogram: from 1 µs to 1 h, each bound of a bucket is `2^(1/16)` times the bound before
+//! (OpenTelemetry's exponential histogram at scale 4). Empty buckets take no memory.
 //!
 //! The error of a quantile is at most 2.2 % at [`SCALE`], and at most 9 % at [`COARSE_SCALE`], the scale of slices of
 //! six hours and longer.
@@ -20,9 +20,9 @@ pub const BUCKETS: usize = 508;
 
 const PER_OCTAVE: usize = 1 << SCALE;
 
-/// The lower bounds of the buckets within an octave of *nanoseconds*, shifted left until their highest bit is set.
-/// Buckets begin at 1 µs, so the bounds are `1000 / 1024 * 2^(k/16)` for k = 1 to 16. The last bound is above every
-/// number.
+/// The lower bounds of the buckets within an octave, shifted left until their highest bit is set. An octave begins at a
+/// power of two, in nanoseconds. Buckets begin at 1 µs, so the bounds are `1000 / 1024 * 2^(k/16)` times the start of
+/// an octave, for k = 1 to 16. The last element is above all bounds.
 const BOUNDS: [u64; 17] = bounds();
 
 /// The number of bounds at or below the start of each 64th of an octave.
@@ -32,8 +32,8 @@ const FIRST_GUESS: [u8; 64] = first_guess();
 const FIRST_OCTAVE: usize = 10;
 
 const fn bounds() -> [u64; 17] {
-    // A const cannot compute 2^(k/16), so these are the correctly rounded constants. Numbers up to 1 h have 42 bits, so
-    // the 53 exact bits of a bound are enough to separate them.
+    // A const cannot compute 2^(k/16), so these are the correctly rounded constants. Durations up to 1 h have at most
+    // 42 bits, so the 53 exact bits of a bound are enough to separate them.
     const ROOTS: [f64; 16] = [
         1.044_273_782_427_413_8,
         1.090_507_732_665_257_7,
@@ -88,11 +88,12 @@ pub fn bucket_of(nanos: u64) -> usize {
     // A 64th of an octave is narrower than a bucket, so at most one bound lies inside of it.
     let guess = FIRST_GUESS[(bits >> 57) as usize % 64] as usize;
     let within = guess + usize::from(bits >= BOUNDS[guess]);
-    // 1,000 to 1,023 ns are in the octave before the first, above all of its bounds, which gives bucket 0.
+    // Durations from 1,000 to 1,023 ns are in the octave before `FIRST_OCTAVE`, above all of its bounds: they get
+    // bucket 0.
     (octave as usize * PER_OCTAVE + within - FIRST_OCTAVE * PER_OCTAVE).min(BUCKETS - 1)
 }
 
-/// The lower bound of bucket `index` of `scale`, in seconds.
+/// The lower bound of bucket `index` at `scale`, in seconds.
 pub fn lower_bound(index: u16, scale: u8) -> f64 {
     (f64::from(index) / f64::from(1u32 << scale.min(20))).exp2() * 1e-6
 }
@@ -137,7 +138,6 @@ impl Histogram {
         Self { scale, buckets }
     }
 
-    /// Shrinks the capacity, which a merge or a reduction leaves too large.
     fn shrink(&mut self) {
         if self.buckets.capacity() > SLACK + self.buckets.len() {
             self.buckets.shrink_to_fit();
@@ -173,7 +173,7 @@ impl Histogram {
         self.buckets.is_empty()
     }
 
-    /// Merges `other`; the result has the coarser scale of the two. Associative and commutative.
+    /// Merges `other`; the result has the coarser scale of the two. Merging is associative and commutative.
     pub fn merge(&mut self, other: &Self) {
         self.coarsen(other.scale);
         let shift = other.scale - self.scale;
@@ -203,8 +203,8 @@ impl Histogram {
         self.shrink();
     }
 
-    /// Merges several histograms, as [`merge`](Self::merge) does one after the other. The sums are collected in an
-    /// array, which saves a new list of buckets for each histogram.
+    /// Merges several histograms, as [`merge`](Self::merge) does one by one, but faster: all counts are added up in one
+    /// array.
     pub fn merge_all(&mut self, others: &[&Self]) {
         let scales = others.iter().map(|other| other.scale);
         self.coarsen(scales.min().unwrap_or(self.scale));
@@ -249,7 +249,7 @@ impl Histogram {
         }
     }
 
-    /// Removes all of `other`, which was merged before. The scale stays.
+    /// Subtracts `other`, which was merged before. The scale stays.
     pub fn subtract(&mut self, other: &Self) {
         let mut other = other.clone();
         other.coarsen(self.scale);
@@ -320,8 +320,8 @@ impl Histogram {
 
     /// The number of durations below `seconds`.
     ///
-    /// A bucket counts as a whole, by its middle. The result is the exact number below a duration that differs from
-    /// `seconds` by at most [`error`](Self::error), for durations from 1 µs to 1 h.
+    /// A bucket counts as a whole if its middle is below `seconds`. So the result is exact for another duration, which
+    /// differs from `seconds` by at most the relative [`error`](Self::error), for durations from 1 µs to 1 h.
     pub fn count_below(&self, seconds: f64) -> u64 {
         let buckets = self.buckets.iter();
         let below = buckets.take_while(|(index, _)| self.middle(*index) < seconds);
@@ -351,7 +351,7 @@ impl Histogram {
         2.0 * low * high / (low + high)
     }
 
-    /// The `q`-quantile, limited to the exact smallest and largest value.
+    /// The `q`-quantile in seconds, limited to `min` and `max`, the exact smallest and largest duration.
     pub fn quantile_within(&self, q: f64, min: Option<f64>, max: Option<f64>) -> Option<f64> {
         let value = self.quantile(q)?;
         let value = min.map_or(value, |min| value.max(min));

@@ -8,13 +8,14 @@ use super::pack::packed;
 pub const HIGH_DELAY_MICROS: u64 = 10_000;
 
 packed! {
-    /// The runtime and the process of an instance in one minute. Fields that the system does not report are `None`.
+    /// The runtime and the process of an instance in one minute. *At the end* means the end of the minute. Fields that
+    /// the system does not report are `None`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct MachineMinute {
         /// The number of CPUs that the process may use.
         pub cpus: u64,
         /// The CPU time that the process used, in thousandths of one CPU: 2,000 for two busy CPUs.
-        pub cpu_millis: Option<u64>,
+        pub cpu_thousandths: Option<u64>,
         /// The resident memory at the end, in bytes.
         pub resident_bytes: Option<u64>,
         /// Open files at the end.
@@ -26,7 +27,7 @@ packed! {
         /// Workers of the runtime.
         pub workers: u64,
         /// The share of the time in which the workers were busy, in thousandths.
-        pub busy_millis: Option<u64>,
+        pub busy_thousandths: Option<u64>,
         /// Tasks in the global queue of the runtime at the end.
         pub queued_tasks: u64,
         /// Tasks that were alive at the end.
@@ -39,7 +40,7 @@ packed! {
 }
 
 impl MachineMinute {
-    /// Whether the scheduling delay was high: tasks that were ready waited long for a CPU. A long poll may then include
+    /// Whether the median delay reached [`HIGH_DELAY_MICROS`]. A long poll may then include
     /// a wait for a CPU.
     pub fn is_delayed(&self) -> bool {
         self.delay_micros
@@ -49,7 +50,7 @@ impl MachineMinute {
     /// The share of its CPUs that the process used, 0 to 1.
     pub fn cpu_share(&self) -> Option<f64> {
         let cpus = self.cpus.max(1) as f64;
-        Some(self.cpu_millis? as f64 / 1e3 / cpus)
+        Some(self.cpu_thousandths? as f64 / 1e3 / cpus)
     }
 }
 
@@ -86,9 +87,9 @@ mod tests {
 
     #[test]
     fn the_share_of_cpu_time_is_of_all_cpus() {
-        let minute = |cpus, cpu_millis| MachineMinute {
+        let minute = |cpus, cpu_thousandths| MachineMinute {
             cpus,
-            cpu_millis,
+            cpu_thousandths,
             ..MachineMinute::default()
         };
         assert_eq!(minute(1, Some(980)).cpu_share(), Some(0.98));

@@ -8,17 +8,17 @@ use super::context::escape_hidden;
 use super::pack::{self, Packed, Writer, is_name, packed};
 use super::section::{EntryHead, Room, Section};
 
-/// The most marks with a version that a store retains, and the most without.
+/// The most marks with a version that a store retains, and the most marks without a version.
 pub const MAX_MARKS: usize = 50;
 
 /// The longest text of a mark, in bytes.
 pub const MAX_MARK_BYTES: usize = 200;
 
-/// The longest text of a mark with escaped hidden characters, in bytes. An escape is less than four times as long as its
-/// character.
+/// The longest text of a mark with escaped hidden characters, in bytes. The escape of a hidden character that a mark
+/// may have is less than four times as long as the character.
 pub const MAX_ESCAPED_BYTES: usize = 4 * MAX_MARK_BYTES;
 
-/// The most marks that wait in a process, and the most in an entry of the journal.
+/// The most marks that wait in a process for a flush, and the most in an entry of the journal.
 pub const MAX_PENDING_MARKS: usize = 100;
 
 /// The approximate bytes of a mark in memory, without its texts.
@@ -79,7 +79,7 @@ packed!(Mark { id, at, text, version } if |mark| {
 });
 
 impl Mark {
-    /// A mark of an operator. Hidden characters of its text are escaped.
+    /// A mark of an operator. Hidden characters of the text are escaped.
     ///
     /// # Errors
     /// The text is empty, too long, or has control characters.
@@ -109,7 +109,6 @@ impl Mark {
         }
     }
 
-    /// The sort key of marks: the time, then the id.
     fn sort_key(&self) -> (i64, &str) {
         (self.at, &self.id)
     }
@@ -124,9 +123,8 @@ impl Mark {
 pub struct StoredMark {
     /// The mark.
     pub mark: Mark,
-    /// Whether the mark was removed. A removed mark stays in the store until newer marks need its room. So the store
-    /// knows which versions have followed each other: an instance that starts with the version of a removed mark adds
-    /// no mark.
+    /// Whether the mark was removed. A removed mark stays in the store until newer marks need its room. So an instance
+    /// that starts with the version of a removed mark does not add the mark again.
     pub is_removed: bool,
 }
 
@@ -139,7 +137,6 @@ impl StoredMark {
     }
 }
 
-/// Waiting marks, by id.
 type PendingMarks = Map<Arc<str>, Mark>;
 
 impl Section for PendingMarks {
@@ -167,7 +164,7 @@ impl Section for PendingMarks {
     }
 }
 
-/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and as many without one.
+/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and the newest [`MAX_MARKS`] without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks(Vec<StoredMark>);
 
@@ -197,13 +194,14 @@ impl Marks {
         shown.map(|stored| &stored.mark)
     }
 
-    /// Whether the mark of this id was removed, as long as the store remembers it.
+    /// Whether the store still has a removed mark of this id.
     pub fn has_removed(&self, id: &str) -> bool {
         let mut removed = self.0.iter().filter(|stored| stored.is_removed);
         removed.any(|stored| *stored.mark.id == *id)
     }
 
-    /// Adds a mark, and drops one if there is no room: a removed mark, or else the oldest.
+    /// Adds a mark. If there is no room, drops the oldest removed mark, or else the oldest mark. Marks with a version
+    /// only replace marks with a version, and other marks only other marks.
     pub fn add(&mut self, mark: Mark) {
         if self.ignores(&mark) {
             return;
@@ -220,9 +218,9 @@ impl Marks {
         self.0.insert(at, StoredMark { mark, is_removed });
     }
 
-    /// Whether adding a mark changes nothing: the store has or had the mark, the mark repeats the version of the mark
-    /// before or after it, or the mark is too old. Clocks differ, so the later mark may come from an instance that
-    /// started earlier.
+    /// Whether adding a mark changes nothing: the mark is known (removed or not), or is too old, or repeats the version
+    /// before it or the version after it. Clocks differ, so the version after it may come from an instance that started
+    /// earlier.
     pub fn ignores(&self, mark: &Mark) -> bool {
         let (before, after) = self.0.split_at(self.index_of(mark));
         let version = |stored: &'_ StoredMark| stored.mark.version.clone();
@@ -321,7 +319,6 @@ mod tests {
         assert_eq!(Marks::new(unordered.chain(others)), before);
     }
 
-    /// The marks with one of them removed.
     fn without(marks: &Marks, id: &str) -> Marks {
         let marks = marks.as_slice().iter().cloned();
         Marks::new(marks.map(|stored| StoredMark {
@@ -338,7 +335,7 @@ mod tests {
         let mut marks = without(&marks, "20-2");
         assert_eq!(versions(&marks), [(10, "1")]);
         assert!(marks.has_removed("20-2") && !marks.has_removed("10-1"));
-        // The same instance, another instance, and an instance after all have restarted.
+        // The version repeats in the same instance, in another instance, and after a restart of all instances.
         for at in [20, 21, 900] {
             assert!(marks.ignores(&of_version(at, "2")));
         }

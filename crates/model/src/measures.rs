@@ -8,7 +8,7 @@ use super::slices::Merge;
 pub enum Merging {
     /// The numbers are added.
     Sum,
-    /// The larger number is kept. Such a number cannot be removed from a window that moves on.
+    /// The larger number is kept. When a window moves on, a largest number cannot be subtracted from the window.
     Largest,
 }
 
@@ -84,7 +84,7 @@ impl Measures {
         self.0.iter().all(|number| *number == 0)
     }
 
-    /// Removes all of `other`, which was merged before. Maxima stay as long as any sum is left.
+    /// Subtracts `other`, which was merged before. Maxima stay as long as any sum is left.
     pub fn subtract(&mut self, other: &Self) {
         for (measure, number) in other.iter() {
             if measure.merging() == Merging::Sum {
@@ -151,7 +151,7 @@ mod tests {
         let newer = [MEASURES as u8, 99, Measure::Polls as u8, 5];
         packed.section(pack::MEASURES, |out| out.0.extend(newer));
         assert_eq!(pack::read_aggregate(&packed.0), Some(aggregate));
-        // The number of a measure without its value makes the bytes unreadable.
+        // The last measure has a number, but no value.
         packed.section(pack::MEASURES, |out| out.0.push(0));
         assert_eq!(pack::read_aggregate(&packed.0), None);
     }

@@ -1,5 +1,5 @@
-//! Minute reports: the sums of each instance in one minute. With the reports, instances are compared with each other,
-//! and old versions of the application with new versions.
+//! Minute reports: the sums of each instance in one minute. The reports serve to compare instances with each other, and
+//! old versions of the application with new versions.
 //!
 //! An instance reports its busiest contexts. While several versions of the application run side by side, an instance
 //! reports all of its contexts, and the fold adds up the reports by version.
@@ -26,7 +26,7 @@ pub const MAX_REPORTED: usize = 32;
 /// reports one context.
 pub const MAX_REPORTED_BY_FLEET: usize = 512;
 
-/// The minutes for which reports are stored.
+/// The length of a minute, and the number of minutes for which reports are stored.
 pub const REPORTED_MINUTES: Precision = FINEST;
 
 /// The most reports that wait in a batch.
@@ -53,7 +53,7 @@ pub struct MinuteReport {
     pub instance: Arc<str>,
     /// The version of the application.
     pub version: Option<Arc<str>>,
-    /// The number of contexts that are stored for the instance: the busiest ones.
+    /// The most contexts that are stored for the instance: its busiest ones. 0 if the report has only the machine.
     pub max_contexts: usize,
     /// Whether several versions run side by side. All contexts are then also added to the sums of the version.
     pub is_side_by_side: bool,
@@ -64,18 +64,17 @@ pub struct MinuteReport {
 }
 
 impl MinuteReport {
-    /// Whether the report can be stored at `now`: its minute is still retained, and not in the future.
+    /// Whether the report can be stored at `now`: its minute is still retained, and starts at most [`SKEW_ALLOWED`]
+    /// seconds after `now`.
     pub fn is_retained(&self, now: i64) -> bool {
         let latest = now.saturating_add(SKEW_ALLOWED);
         self.minute > REPORTED_MINUTES.cutoff(now) && self.minute <= latest
     }
 
-    /// Whether `other` is a part of the same report.
     pub(super) fn is_same_report(&self, other: &Self) -> bool {
         (self.minute, &self.instance) == (other.minute, &other.instance)
     }
 
-    /// Merges another part of the same report.
     pub(super) fn merge(&mut self, other: Self) {
         self.max_contexts = self.max_contexts.max(other.max_contexts);
         self.is_side_by_side |= other.is_side_by_side;
@@ -88,7 +87,6 @@ impl MinuteReport {
         let tail = self.contexts.split_off(count.min(self.contexts.len()));
         Self {
             contexts: std::mem::replace(&mut self.contexts, tail),
-            // The machine is sent once.
             machine: self.machine.take(),
             instance: self.instance.clone(),
             version: self.version.clone(),
@@ -172,7 +170,6 @@ impl Section for Vec<MinuteReport> {
     }
 }
 
-/// Reads the contexts that an instance reports, and spends their cost.
 fn read_contexts(from: &mut Reader<'_>, budget: &mut Budget) -> Option<Vec<ReportedContext>> {
     let mut contexts = Vec::new();
     for _ in 0..from.uint()? {
@@ -187,7 +184,7 @@ fn read_contexts(from: &mut Reader<'_>, budget: &mut Budget) -> Option<Vec<Repor
 pub struct InstanceMinute {
     /// The version of the application.
     pub version: Option<Arc<str>>,
-    /// The number of contexts to store; 0 in a minute that was read from the store.
+    /// The most contexts to store; 0 in a part with only the machine, and in a minute that was read from the store.
     pub max_contexts: usize,
     /// The contexts, busiest first.
     pub contexts: Vec<ReportedContext>,
@@ -202,7 +199,6 @@ impl InstanceMinute {
         self.version = self.version.take().or(other.version);
         self.machine = self.machine.take().or(other.machine);
         merge_contexts(&mut self.contexts, other.contexts);
-        // A part with the machine alone does not limit the number of contexts.
         if self.max_contexts > 0 {
             self.contexts.truncate(self.max_contexts);
         }
@@ -269,7 +265,6 @@ fn add_to(sums: &mut HashMap<RecordId, Aggregate>, id: RecordId, added: &Aggrega
     sums.limit();
 }
 
-/// Merges `others` into `contexts`, and sorts the result.
 fn merge_contexts(contexts: &mut Vec<ReportedContext>, others: Vec<ReportedContext>) {
     let mut sums: HashMap<RecordId, Aggregate> = contexts.drain(..).collect();
     for (id, aggregate) in others {

@@ -52,14 +52,14 @@ pub fn keep_first<T>(
     values.truncate(count);
 }
 
-/// The indices of the values. The first `count` are in the order of their values.
+/// The indices of all values. The first `count` indices are those of the smallest values, in order.
 fn sorted_indices(
     len: usize,
     count: usize,
     compare: &mut dyn FnMut(usize, usize) -> Ordering,
 ) -> Vec<usize> {
     let mut indices: Vec<usize> = (0..len).collect();
-    // Equal values keep their order, by their indices.
+    // The comparison of the indices keeps the order of equal values.
     let mut order = |a: &usize, b: &usize| compare(*a, *b).then(a.cmp(b));
     if count < len {
         indices.select_nth_unstable_by(count, &mut order);
@@ -73,7 +73,7 @@ fn arrange<T>(values: &mut [T], indices: &mut [usize]) {
     for start in 0..indices.len() {
         let mut at = start;
         loop {
-            // A position with its own index is done.
+            // A position that lists its own index is done.
             let from = std::mem::replace(&mut indices[at], at);
             if from == start {
                 break;

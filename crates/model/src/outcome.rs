@@ -87,7 +87,7 @@ impl OutcomeCounts {
         self.errors = self.errors.saturating_add(other.errors);
     }
 
-    /// Removes all of `other`, which was merged before.
+    /// Subtracts `other`, which was merged before.
     pub fn subtract(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
             *mine = mine.saturating_sub(theirs);

@@ -24,9 +24,7 @@ const WEIGHT_UNIT: f64 = 1.0 / 16_000.0;
 /// The hour-of-week profile of a context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// The start of the first hour that is not applied yet, in Unix seconds. Applying an hour again changes nothing.
     until: i64,
-    /// The hours of the week, Monday 00:00 UTC first.
     hours: Box<[ProfileHour; WEEK_HOURS]>,
 }
 
@@ -44,7 +42,7 @@ pub struct ProfileHour {
     pub errors: f64,
     /// The sum of the durations, in seconds.
     pub seconds: f64,
-    /// The sum over the weeks of 95th percentile × requests, in seconds.
+    /// The sum over the weeks of the 95th percentile, in seconds, times the number of requests.
     pub tail_seconds: f64,
 }
 
@@ -81,12 +79,13 @@ impl Profile {
         true
     }
 
-    /// Allows the hours from this one on to be applied again. They were applied because a clock was ahead.
+    /// Allows the hours from this one on to be applied again, after a clock that was ahead has applied them too early.
     pub fn reopen_from(&mut self, hour: i64) {
         self.until = self.until.min(hour);
     }
 
-    /// Applies the hours before `end` in which the context had no request. Hours that were not recorded change nothing.
+    /// Applies the hours before `end` that are not applied yet, as hours without requests. Hours that were not recorded
+    /// change nothing.
     pub fn apply_idle(&mut self, end: i64, recorded: &RecordedHours) {
         let mut hour = self.until.max(recorded.since());
         while hour < end.min(recorded.until()) {
@@ -145,7 +144,6 @@ impl ProfileHour {
     }
 }
 
-/// The 95th percentile of the durations, in seconds.
 fn tail(samples: &Aggregate) -> Option<f64> {
     let bound = |nanos: u64| Some(nanos as f64 / 1e9);
     let (min, max) = (bound(samples.times.min), bound(samples.times.max));

@@ -1,5 +1,4 @@
-//! Rankings within a moving window of time: the additions that an instance collects. The book's recipe is *ranking
-//! within a moving time window*.
+//! Rankings within a moving window of time: the additions that an instance collects.
 
 mod section;
 pub mod specs;
@@ -17,7 +16,7 @@ use super::sorted::{Map, Set};
 /// The most slices that can be configured for the window of a ranking.
 pub const MAX_RANKING_SLICES: u32 = 1_500;
 
-/// A ranking is limited only if it exceeds its maximum by this many ids or more.
+/// A ranking may exceed its maximum by at least this many ids before it is limited.
 const ROOM_AT_LEAST: usize = 1_000;
 
 /// A shard of the recorder has room for at least this many ids of a ranking.
@@ -45,7 +44,7 @@ impl RankingSpec {
         i64::from(self.interval).saturating_mul(i64::from(self.slices))
     }
 
-    /// The most ids that are folded at once, and the most that a ranking has before it is limited.
+    /// The most ids that are folded at once, and the most ids that a ranking has before it is limited.
     pub fn most_at_once(self) -> usize {
         let max_ids = self.max_ids as usize;
         max_ids + max_ids.max(ROOM_AT_LEAST)
@@ -76,7 +75,7 @@ packed!(RankingSpec { interval, slices, max_ids } if |spec| spec.interval > 0 &&
 pub struct RankingState {
     /// The configuration in effect: see [`CarriedSpecs`](specs::CarriedSpecs).
     pub spec: RankingSpec,
-    /// The starts of the slices that are part of the sums, in Unix seconds.
+    /// The starts of the slices that the sums of the ids include, in Unix seconds.
     pub slices: Set,
 }
 
@@ -152,7 +151,7 @@ impl RankingDelta {
 
     /// Merges `later`, which was collected after these additions.
     pub fn merge(&mut self, later: Self) {
-        // With different intervals, a window has more slices than any of the instances retains.
+        // With different configurations, a window may have more slices than either configuration.
         let retained = match self.spec == later.spec {
             true => self.spec.slices as usize,
             false => usize::MAX,
@@ -169,8 +168,8 @@ impl RankingDelta {
         }
     }
 
-    /// Drops the smallest additions of the oldest slices until there are at most `max_ids` ids, and counts these
-    /// additions as dropped. Removals stay as long as there are other ids to drop.
+    /// Drops ids until there are at most `max_ids`, and counts their additions as dropped. The ids whose last addition
+    /// is oldest are dropped first, and among these the ids with the smallest sums. Removals are dropped last.
     pub fn limit(&mut self) {
         self.limit_to(self.spec.max_ids as usize);
     }
@@ -203,7 +202,7 @@ impl RankingDelta {
         }
     }
 
-    /// Drops slices that start after `latest`, which only a wrong clock can produce.
+    /// Drops slices that start after `latest`. Only a wrong clock produces such slices.
     pub fn drop_future(&mut self, latest: i64) {
         for delta in self.ids.values_mut() {
             drop(delta.slices.drop_after(latest));

@@ -36,7 +36,7 @@ impl RecordedTime {
         self.since
     }
 
-    /// The same time, extended to begin at `since` if that is earlier.
+    /// The same time, but beginning at `since` if `since` is earlier.
     #[must_use]
     pub fn extended_to(&self, since: i64) -> Self {
         Self {
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(RecordedTime::new(i64::MIN, []).seconds(-7, 7), 14);
         let recorded = RecordedTime::new(0, [(50, 60), (10, 20), (20, 30), (15, 18), (70, 70)]);
         assert!(recorded.gaps(0, 100).eq([(10, 30), (50, 60)]));
-        // A gap around the beginning begins with the recorded time.
+        // A gap that began earlier is cut at the start of the recorded time.
         let recorded = RecordedTime::new(100, [(40, 60), (90, 120)]);
         assert!(recorded.gaps(0, 130).eq([(100, 120)]));
         assert_eq!(recorded.seconds(0, 130), 10);

@@ -9,13 +9,13 @@ use super::slice::{HOUR, hour_of};
 /// The minutes of an hour.
 pub const MINUTES: u8 = 60;
 
-/// The number of hours that are kept, ten weeks: the longest time that a profile lives without being written.
+/// The number of hours that are kept: ten weeks, the longest time for which a store keeps a profile without a new
+/// sample.
 pub const HOURS_KNOWN: usize = 10 * 7 * 24;
 
 /// How much of each of the last hours was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedHours {
-    /// The end of the last hour, in Unix seconds.
     until: i64,
     /// The recorded minutes of each hour, oldest first.
     minutes: VecDeque<u8>,

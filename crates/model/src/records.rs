@@ -22,8 +22,8 @@ pub type RecordKey = (TierSlice, RecordId);
 pub struct Record {
     /// The samples.
     pub sums: Aggregate,
-    /// In the coarser tiers, the end of the slices of the finest tier that are part of the sums, in Unix seconds.
-    /// Because of this time, rolling a slice up twice changes nothing, and readers know which slices to add.
+    /// A time in Unix seconds, for the coarser tiers: all slices of the finest tier that begin earlier are part of the
+    /// sums. So a slice that is rolled up twice counts once, and readers know which slices they must add.
     pub rolled_until: i64,
 }
 
@@ -71,7 +71,7 @@ impl Records {
         self.slices.or_insert_with(at, HashMap::new)
     }
 
-    /// The records of the coarser tiers to which a context's records of `minutes` (slices of the finest tier) belong.
+    /// The keys of the coarser records to which a context's records of `minutes` (slices of the finest tier) belong.
     /// The slices must be sorted, oldest first.
     pub fn coarser(id: RecordId, minutes: &[i64], tiers: Tiers) -> Vec<RecordKey> {
         let mut keys = Vec::new();
@@ -143,7 +143,7 @@ pub fn sort_by_id(sums: &mut [(RecordId, Aggregate)]) {
 }
 
 /// Combines records of a tier, and pending slices of the finest tier, into slices of `width` seconds, oldest first.
-/// Both must be sorted, oldest first.
+/// `records` and `pending` must be sorted, oldest first.
 pub fn combine<R: Borrow<Record>>(
     width: u32,
     tier: Precision,
@@ -185,7 +185,6 @@ mod tests {
     const HALF_HOUR: u32 = 1_800;
     const SIX_HOURS: u32 = 21_600;
 
-    /// One request.
     fn one() -> Aggregate {
         requests(1, 2_000)
     }
@@ -222,7 +221,7 @@ mod tests {
         assert_eq!((codes.iter().len(), codes.total()), (MAX_CODES, 40));
     }
 
-    /// Instances of all versions share the records, so their ids must agree.
+    /// Instances of all versions share the records, so the ids must agree.
     #[test]
     fn ids_of_records_never_change() {
         let id = http("GET /");
@@ -246,7 +245,7 @@ mod tests {
         rolled.advance(10_000);
         let due: Vec<_> = rolled.due().collect();
         assert_eq!(due, [60, 120, 1_800]);
-        // These slices are rolled up twice, because an instance was interrupted while it rolled them up.
+        // The slices are rolled up twice, as after an interruption.
         records.roll_up(id, &due, tiers, &rolled);
         records.roll_up(id, &due, tiers, &rolled);
         rolled.finish();
@@ -295,7 +294,7 @@ mod tests {
             [HALF_HOUR, 60].map(|width| records_in(&records, width, 3_600..7_200, id));
         let part = combine(3_600, TIERS[1], wide, fine);
         let counts: Vec<_> = part.iter().map(|part| part.sums.times.count).collect();
-        // The two samples of the record at 3,600 are those of its slice. The slices at 3,660 and 5,400 are pending.
+        // The record at 3,600 has two samples. The slices at 3,660 and 5,400 are pending, with one sample each.
         assert_eq!((rolled.until(), counts), (3_660, vec![4]));
     }
 

@@ -22,33 +22,32 @@ use super::tiers::Tiers;
 /// The approximate number of bytes of an entry that are added at once.
 const PART_BYTES: usize = 32 * 1024;
 
-/// The number of partitions of a round's names. Each partition is folded once.
+/// The number of partitions of a round's names. A round folds each partition once.
 pub const PARTITIONS: usize = 256;
 
-/// The partition of a context or counter, which is the same for every instance and version.
+/// The partition of a context or counter. All instances and versions must agree on it.
 pub fn partition(name: &str) -> usize {
     (fnv1a(name.bytes()) % PARTITIONS as u64) as usize
 }
 
-/// The partition of an id of a ranking, which is the same for every instance and version.
+/// The partition of an id of a ranking. All instances and versions must agree on it.
 pub fn partition_of_id(ranking: &str, id: &str) -> usize {
     let bytes = ranking.bytes().chain([0]).chain(id.bytes());
     (fnv1a(bytes) % PARTITIONS as u64) as usize
 }
 
-/// The partition of a context of a minute report, which is the same for every instance and version.
+/// The partition of a context of a minute report. All instances and versions must agree on it.
 pub fn partition_of_record(id: RecordId) -> usize {
     (fnv1a(id.to_bytes()) % PARTITIONS as u64) as usize
 }
 
-/// The partition of all marks, which is the same for every instance and version. All marks are in one partition,
-/// because a new mark may replace the oldest one.
+/// The partition of all marks. All marks are in one partition, because a new mark may replace the oldest one.
 pub const PARTITION_OF_MARKS: usize = 0;
 
 /// Additions of several entries, by name.
 #[derive(Default)]
 pub struct Round {
-    /// One group for each set of precisions among the entries. There is nearly always one.
+    /// One group for each set of precisions among the entries. Nearly always, there is one group.
     pub groups: Vec<Group>,
     /// The rankings.
     pub rankings: Map<Arc<str>, RankingDelta>,
@@ -57,7 +56,8 @@ pub struct Round {
     /// The sums of the minute reports, by minute.
     pub reports: Map<i64, MinuteSums>,
     marks: Map<Arc<str>, Mark>,
-    /// The samples that were late when they were flushed. They belong to the partition of [`ALL`](super::context::ALL).
+    /// The samples that were late when they were flushed. They are folded with the partition of
+    /// [`ALL`](super::context::ALL).
     pub late: u64,
     /// When the newest of all entries was appended, in Unix seconds.
     pub newest_at: i64,
@@ -91,7 +91,8 @@ pub struct AcceptedDelta {
 }
 
 impl Round {
-    /// Adds up to `names` names of an entry, fewer if they are large. Returns whether the entry has more.
+    /// Adds the next names of an entry: up to `names`, but fewer if their data is large. Returns whether the entry may
+    /// have more names.
     ///
     /// # Errors
     /// The entry cannot be decoded. Set it aside, and make the round again without it.
@@ -129,7 +130,7 @@ impl Round {
         Ok(true)
     }
 
-    /// Adds the requests of an entry that was set aside. They count as missing at `appended_at`.
+    /// Adds the requests of an entry that was set aside. The requests count as missing at `appended_at`.
     pub fn add_missing(&mut self, requests: u64, appended_at: i64) {
         if requests > 0 {
             let precisions = self.groups.first().map(|group| group.precisions.clone());

@@ -8,7 +8,7 @@ use super::records::{Record, RecordId};
 use super::tally::MAX_WINDOW_KEYS;
 use super::tier::Revision;
 
-/// The packed sums of a context; `None` if it has none.
+/// The packed sums of a context; `None` if the context has no sums.
 pub type PackedSums = (RecordId, Option<Box<[u8]>>);
 
 /// The bytes of a context's sums in addition to their packed form.
@@ -21,23 +21,22 @@ const PER_SLICE: usize = 40;
 /// contexts after the other. The sums are packed, because they then take a fifth of the memory.
 #[derive(Debug, Default)]
 pub struct RunningSums {
-    /// The slices of each group.
+    /// For each group, the slices with their revisions.
     slices: Vec<HashMap<i64, Revision>>,
     sums: HashMap<RecordId, Box<[u8]>>,
-    /// The bytes of the sums.
     bytes: usize,
     /// Whether some slices were removed while others stayed.
     is_reduced: bool,
 }
 
 impl RunningSums {
-    /// The starts of a group's slices, in any order, with the revision of each when it was added.
+    /// The starts of a group's slices, in any order, with the revision that each slice had when it was added.
     pub fn slices(&self, group: usize) -> impl Iterator<Item = (i64, Revision)> {
         let slices = self.slices.get(group).into_iter().flatten();
         slices.map(|(start, revision)| (*start, *revision))
     }
 
-    /// The revision of a group's slice when it was added.
+    /// The revision that a group's slice had when the slice was added.
     pub fn revision(&self, group: usize, start: i64) -> Option<Revision> {
         self.slices.get(group)?.get(&start).copied()
     }
@@ -47,7 +46,7 @@ impl RunningSums {
         self.slices.len()
     }
 
-    /// The sums of a context without the `removed` records, which were added before, and with the `added` ones.
+    /// The sums of a context without the `removed` records, which were added before, and with the `added` records.
     pub fn changed<'a>(
         &self,
         id: RecordId,
@@ -58,7 +57,7 @@ impl RunningSums {
         if let Some(sums) = &mut sums {
             removed.for_each(|record| sums.subtract(&record.sums));
         }
-        // Sums without requests may have timers and failures of earlier requests, or missing requests.
+        // Sums without requests may still have timers and failures of earlier requests, or a count of missing requests.
         let is_empty = |sums: &Aggregate| {
             sums.timers.is_empty() && sums.kinds.is_empty() && sums.measures.is_empty()
         };
@@ -90,7 +89,7 @@ impl RunningSums {
         for start in removed {
             is_reduced |= slices.remove(&start).is_some();
         }
-        // If no slice is left, as when an hour begins, the sums begin anew.
+        // If no slice is left, as when an hour begins, the sums begin anew with exact bounds.
         self.is_reduced |= is_reduced && !slices.is_empty();
         for (start, revision) in added {
             let before = slices.insert(start, revision);

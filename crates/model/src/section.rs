@@ -14,10 +14,8 @@ pub(crate) trait Section {
     where
         Self: Sized;
 
-    /// The approximate bytes in memory.
     fn bytes(&self) -> usize;
 
-    /// Packs the additions into an entry.
     fn write(&self, out: &mut Writer, head: &EntryHead);
 }
 
@@ -33,7 +31,7 @@ pub struct EntryHead {
 pub(crate) struct Room {
     /// The cost that is left, as an approximate number of a store's commands.
     pub cost: usize,
-    /// The bytes of records and reports that are left.
+    /// The bytes that are left for records and reports.
     pub bytes: usize,
     /// Whether nothing was taken yet.
     pub is_whole: bool,
@@ -41,7 +39,6 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The room of a whole call.
     pub(crate) fn new(cost: usize, bytes: usize) -> Self {
         Self {
             cost: cost.max(1),
@@ -51,19 +48,17 @@ impl Room {
         }
     }
 
-    /// Whether there is room for an item of this cost.
     pub(crate) fn has(&self, cost: usize) -> bool {
         !self.is_closed && (cost <= self.cost || self.is_whole)
     }
 
-    /// Takes some of the room.
     pub(crate) fn take(&mut self, cost: usize, bytes: usize) {
         self.cost = self.cost.saturating_sub(cost);
         self.bytes = self.bytes.saturating_sub(bytes);
         self.is_whole = false;
     }
 
-    /// Leaves no room for anything else.
+    /// Leaves no room, not even for a first item.
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
     }

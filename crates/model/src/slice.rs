@@ -3,7 +3,7 @@
 use super::pack::packed;
 use crate::order::InOrder;
 
-/// The seconds of an hour, the period of the statistics.
+/// The seconds of an hour.
 pub const HOUR: i64 = 3_600;
 
 /// The most seconds by which the hour of a sample may start after the time at which the sample is appended.
@@ -64,12 +64,14 @@ impl Precision {
         self.seconds as i64 * self.retained as i64
     }
 
-    /// The newest slice start that is no longer retained at `unix_seconds`, as in the recipe *cleaning counters*.
+    /// Slices that start at this time or earlier are no longer retained at `unix_seconds`, as in the recipe *cleaning
+    /// counters*.
     pub const fn cutoff(self, unix_seconds: i64) -> i64 {
         unix_seconds.saturating_sub(self.span())
     }
 
-    /// The seconds after the last write to a key until the key expires: `retained * p + max(10 min, 2p)`.
+    /// The seconds after its last write for which a key lives: `retained * p + max(10 min, 2p)` for slices of `p`
+    /// seconds.
     pub const fn key_ttl(self) -> i64 {
         let margin = 2 * self.seconds as i64;
         self.span() + if margin > 600 { margin } else { 600 }
@@ -135,7 +137,7 @@ pub const fn hour_of(unix_seconds: i64) -> i64 {
     unix_seconds.div_euclid(HOUR).saturating_mul(HOUR)
 }
 
-/// An hour in ISO form, UTC without a zone, as the recipe *statistics* stores it.
+/// An hour in ISO form, in UTC but without a time zone, as in the recipe *statistics*.
 ///
 /// ```
 /// # use tower_pulse_model::slice::{hour_from_iso, iso_hour};

@@ -4,7 +4,7 @@ use super::slice::Precision;
 
 /// A value that can be merged.
 pub trait Merge {
-    /// Merges `other`; associative and commutative.
+    /// Merges `other`. Merging must be associative and commutative.
     fn merge(&mut self, other: &Self);
 }
 
@@ -24,7 +24,7 @@ macro_rules! summed {
         }
 
         impl $type {
-            /// Removes all of `other`, which was merged before.
+            /// Subtracts `other`, which was merged before.
             pub fn subtract(&mut self, other: &Self) {
                 $(self.$field = self.$field.saturating_sub(other.$field);)+
             }
@@ -58,7 +58,7 @@ impl<V: Merge> Slices<V> {
         }
     }
 
-    /// Appends a slice that is newer than all others; `None` if it is not.
+    /// Appends a slice; `None` if the slice is not newer than all others.
     pub(super) fn push(&mut self, slice: i64, value: V) -> Option<()> {
         let is_newest = self.0.last().is_none_or(|(start, _)| *start < slice);
         is_newest.then(|| self.0.push((slice, value)))
@@ -90,7 +90,7 @@ impl<V: Merge> Slices<V> {
         self.0.is_empty()
     }
 
-    /// Returns the values of the dropped slices.
+    /// Drops slices that start after `latest`, and returns their values.
     pub(super) fn drop_after(&mut self, latest: i64) -> Vec<V> {
         let first = self.0.partition_point(|(slice, _)| *slice <= latest);
         self.0.drain(first..).map(|(_, value)| value).collect()

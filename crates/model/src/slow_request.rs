@@ -58,22 +58,22 @@ packed! {
         pub is_error: bool,
         /// The status of the response; `None` without a response.
         pub status: Option<u16>,
-        /// The application's id of the request, or the id of its trace.
+        /// The application's id of the request, or the id of the request's trace.
         pub trace_id: Option<Box<str>>,
         /// The path, without the query.
         pub path: Option<Box<str>>,
         /// The parts of the request's time.
         pub parts: RequestParts,
-        /// The failure, if the request is an error and the service described it.
+        /// The failure that the service described, if the request is an error.
         pub failure: Option<Failure>,
     }
 
     /// The parts of a request's time, in nanoseconds. Packed, they take at most 267 bytes.
     #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub struct RequestParts {
-        /// The wait in front of the process, before the request's own time; `None` if it is unknown.
+        /// The wait in front of the process, before the request's own time; `None` if the wait is unknown.
         pub queue: Option<u64>,
-        /// The time within the polls of the request; `None` if it was not polled.
+        /// The time within the polls of the request; `None` if the request was not polled.
         pub computing: Option<u64>,
         /// The longest of these polls.
         pub longest_poll: u64,
@@ -116,7 +116,6 @@ impl SlowRequest {
         other.nanos.cmp(&self.nanos).then_with(of_equals)
     }
 
-    /// Approximate bytes in memory.
     fn bytes(&self) -> usize {
         let texts = [&self.trace_id, &self.path].into_iter().flatten();
         let timers = size_of_val(&*self.parts.timers);
@@ -174,7 +173,8 @@ impl SlowRequests {
         });
     }
 
-    /// Newest first. Requests that ended at the same time stay in the order of the list.
+    /// The indices of the newest failed requests, newest first. Requests that ended at the same time stay in the order
+    /// of the list.
     fn failed_indices(&self) -> Vec<usize> {
         if self.failed_limit == 0 {
             return Vec::new();
@@ -212,8 +212,8 @@ impl SlowRequests {
         self.requests.is_empty()
     }
 
-    /// The duration that a further request must exceed to be among the slowest, in nanoseconds; `None` while there is
-    /// room for any request.
+    /// The shortest duration among the slowest requests, in nanoseconds: a further request that is faster is not one of
+    /// them. `None` while there is room for any request.
     pub fn threshold(&self) -> Option<u64> {
         let last = self.requests.get(self.limit - 1)?;
         Some(last.nanos)
@@ -303,7 +303,7 @@ mod tests {
             kind in prop::sample::select(vec![Kind::Http, Kind::All]),
         ) {
             let all: Vec<_> = all.into_iter().map(drawn).collect();
-            // Each list is merged into the lists before it, or they into it.
+            // The lists are merged one after the other: each into the result so far, or this result into the list.
             let mut lists = vec![SlowRequests::of(kind); 6];
             for (request, (at, _)) in all.iter().zip(&groups) {
                 lists[*at].add(request.clone());

@@ -28,7 +28,8 @@ impl RankedContext {
     }
 }
 
-/// Sorts contexts by mean, slowest first, then by name, last name first, as `ZREVRANGE` would.
+/// Sorts contexts as `ZREVRANGE` would: slowest first. Contexts with the same mean are sorted by name, the last name
+/// first.
 pub fn sort(ranking: &mut [RankedContext]) {
     ranking.order_by(|a, b| {
         let by_mean = b.mean.total_cmp(&a.mean);

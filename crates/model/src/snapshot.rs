@@ -117,11 +117,12 @@ packed! {
 }
 
 impl AliveInstance {
-    /// Merges instances of the same name, and sorts them. The last heartbeat counts. Requests and paths in flight are
-    /// added, and a missing version or reason is filled in.
+    /// Merges instances of the same name, and sorts them. The last heartbeat counts, but `in_flight` is the sum, and
+    /// `paths` has the paths of all. If the last heartbeat has no version or no `cleaning`, an earlier one fills the
+    /// field in.
     pub fn by_name(mut instances: Vec<Self>) -> Vec<Self> {
         instances.order_by_key(|alive| (alive.instance.clone(), Reverse(alive.last_seen)));
-        // The removed instance has the earlier heartbeat.
+        // `dedup_by` removes its first argument, which has the earlier heartbeat.
         instances.dedup_by(|earlier, last| {
             let is_same = earlier.instance == last.instance;
             if is_same {

@@ -15,7 +15,8 @@ pub fn entry<K: Ord, V>(list: &mut Vec<(K, V)>, key: K, default: impl FnOnce() -
     &mut list[index].1
 }
 
-/// The most entries of one list in a map. An insertion moves all later entries of the list.
+/// The most entries of one list in a map. The number is small, because an insertion moves all later entries of the
+/// list.
 const MOST: usize = 64;
 
 /// A map as a sequence of lists that are never empty.
@@ -37,7 +38,8 @@ impl<K: Ord, V: PartialEq> PartialEq for Map<K, V> {
 impl<K: Ord, V: Eq> Eq for Map<K, V> {}
 
 impl<K: Ord, V> Map<K, V> {
-    /// The index of a key's list, and the key's index in that list. For a missing key, the error is where to insert it.
+    /// The index of a key's list, and the key's index in that list. For a missing key, the error has the indices at
+    /// which to insert the key.
     fn find<Q: Ord + ?Sized>(&self, key: &Q) -> Result<(usize, usize), (usize, usize)>
     where
         K: Borrow<Q>,
@@ -122,7 +124,7 @@ impl<K: Ord, V> Map<K, V> {
         }
     }
 
-    /// Merges into the value of a key, or inserts the value.
+    /// Adds `value` to the value of a key, by `add`. For a missing key, inserts `value`.
     pub fn merge(&mut self, key: K, value: V, add: impl FnOnce(&mut V, V)) {
         match self.find(&key) {
             Ok((at, index)) => add(&mut self.0[at][index].1, value),

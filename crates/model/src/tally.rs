@@ -38,8 +38,7 @@ pub type Kinds = Tally<Arc<str>>;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally<K> {
-    /// Sorted by key. No count is 0. Copies share the counts until one of them changes. With an `Arc`, the compiled
-    /// code that drops an aggregate is also small.
+    /// Sorted by key. No count is 0. Copies of a tally share the counts until one copy changes.
     counts: Option<Arc<Vec<(K, u64)>>>,
     /// The counts of the keys that were dropped.
     other: u64,
@@ -140,8 +139,8 @@ impl<K: Ord + Clone> Tally<K> {
         }
     }
 
-    /// Removes all of `other`, which was merged before. If the count of a key is too small, because the key was dropped
-    /// at some time, the remainder is taken from the count of the dropped keys. So the total stays exact.
+    /// Subtracts `other`, which was merged before. If a key was dropped at some time, its count may be too small. The
+    /// remainder is then subtracted from the count of the dropped keys, so the total stays exact.
     pub fn subtract(&mut self, other: &Self) {
         self.other = self.other.saturating_sub(other.other);
         if other.counts.is_none() {
@@ -163,7 +162,7 @@ impl<K: Ord + Clone> Tally<K> {
         self.other = self.other.saturating_sub(dropped);
     }
 
-    /// The approximate number of bytes on the heap, without the keys' own.
+    /// The approximate number of bytes on the heap, without those that the keys own.
     pub fn bytes(&self) -> usize {
         const HEAD: usize = 2 * size_of::<usize>();
         let counts = self.counts.as_ref();
@@ -186,7 +185,7 @@ impl<K: Ord + Clone> Merge for Tally<K> {
     }
 }
 
-/// Responses by status code. The first [`MAX_CODES`] codes are counted separately. Needs no allocation.
+/// Responses by status code. The first [`MAX_CODES`] codes are counted separately. Counting needs no allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirstCodes {
     /// The codes in the order of their first responses. An unused pair has the count 0.
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_of_a_dropped_key_is_subtracted_from_the_other_keys() {
+    fn a_count_whose_key_was_dropped_is_subtracted_from_other() {
         let mut codes = codes_of(&[(404, 2), (503, 4)], 9);
         codes.subtract(&codes_of(&[(404, 5), (500, 1), (503, 4)], 2));
         assert_eq!(codes, codes_of(&[], 3));

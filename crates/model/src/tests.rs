@@ -55,7 +55,7 @@ pub(crate) fn lone_run(nanos: u64) -> TimerSums {
     timer_sums(1, 0, nanos, 0)
 }
 
-/// Each pair has the name of a context and the number of its requests.
+/// Each pair is the name of a context and the number of its requests.
 pub(crate) fn contexts(counts: &[(u64, u64)]) -> Vec<ReportedContext> {
     let context = |(name, count): &(u64, u64)| (http(name), requests(*count, 1_000));
     counts.iter().map(context).collect()

@@ -28,8 +28,8 @@ pub const DAY: u32 = 86_400;
 /// The slice lengths that readers can ask for, in seconds: those of the tiers and some multiples.
 pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, DAY];
 
-/// Seconds from the end of a slice until it is rolled up. Samples that arrive within this time need not be added to all
-/// tiers.
+/// Seconds from the end of a slice until the slice is rolled up. Samples that arrive within this time are added only to
+/// the finest tier.
 const GRACE: i64 = 15;
 /// Additional seconds until a slice is rolled up even if no samples arrive.
 const OVERDUE: i64 = 180;
@@ -75,10 +75,10 @@ impl RolledUp {
         self.until
     }
 
-    /// Makes due the slices that ended at least 15 seconds before `now`. An earlier `now` changes nothing.
+    /// The slices that ended at least 15 seconds before `now` become due. An earlier `now` changes nothing.
     ///
-    /// The first call makes every retained slice pending, because an earlier state may have been lost. This counts
-    /// nothing twice, because each coarser record says which slices it includes.
+    /// The first call makes every retained slice pending, because an earlier state may have been lost. No sample counts
+    /// twice, because each coarser record says which slices it includes.
     pub fn advance(&mut self, now: i64) {
         let until = FINEST.slice(now.saturating_sub(GRACE));
         if self.is_new() {
@@ -91,10 +91,10 @@ impl RolledUp {
         self.until = self.until.max(until);
     }
 
-    /// Moves the end of the rolled-up slices back, if a clock that was ahead has moved it too far. Coarser records that
-    /// were written meanwhile claim to include every slice before the wrong end. So any sample that is accepted at
-    /// `now` must still be added to all tiers at once. The new end is therefore the end of the day of the latest
-    /// accepted sample.
+    /// Moves the end of the rolled-up slices back, if a clock that was ahead has moved the end too far. Coarser records
+    /// that were written with the wrong end claim to include every slice before this end, so a roll-up would skip these
+    /// slices. Samples that are accepted at `now` must therefore still be added to all tiers at once: the new end is
+    /// the end of the day of the latest accepted sample.
     pub fn limit(&mut self, now: i64) {
         let day = Precision::new(DAY, 1);
         let newest = day.slice(latest_accepted(now));
@@ -113,7 +113,7 @@ impl RolledUp {
         !self.is_new() && !self.pending.below(oldest).is_empty()
     }
 
-    /// Whether no slice was ever rolled up.
+    /// Whether [`advance`](Self::advance) was never called.
     pub fn is_new(&self) -> bool {
         self.until == i64::MIN
     }

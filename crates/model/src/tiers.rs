@@ -1,7 +1,7 @@
 //! The tiers of a store: those of [`TIERS`] and, if a history is configured, days.
 //!
-//! A store keeps the retained days in one field ([`History`]), so that instances with other settings, and readers
-//! without any, agree on the tiers.
+//! A store keeps the retained days in one field ([`History`]), so that all instances and readers agree on the tiers,
+//! even if their settings differ.
 
 use super::pack::packed;
 use super::slice::Precision;
@@ -14,7 +14,7 @@ pub const MOST_DAYS: u32 = 400;
 
 /// Seconds after which a folder that wants the history renews it.
 const RENEWED_AFTER: i64 = 600;
-/// Seconds after which another instance that wants the history takes over folding, to renew it.
+/// Seconds after which another instance that wants the history takes over folding, to renew the history.
 const RENEWED_BY_OTHERS_AFTER: i64 = 3_600;
 /// Seconds for which a history is kept after it was last renewed.
 const HONORED_FOR: i64 = 7 * 86_400;
@@ -50,9 +50,9 @@ impl History {
         };
         let mut since = begins;
         if let Some(stored) = stored {
-            let is_outlived = days < stored.days && stored.was_renewed(HONORED_FOR, now);
+            let is_outdone = days < stored.days && stored.was_renewed(HONORED_FOR, now);
             let is_fresh = days == stored.days && stored.was_renewed(RENEWED_AFTER, now);
-            if is_outlived || is_fresh {
+            if is_outdone || is_fresh {
                 return Some(stored);
             }
             since = stored.since;
@@ -75,7 +75,7 @@ impl History {
         self.days < days || self.days == days && !self.was_renewed(RENEWED_BY_OTHERS_AFTER, now)
     }
 
-    /// Whether the history has more than this many days, and was renewed recently.
+    /// Whether the history has more than this many days, and was renewed within the last two hours.
     pub fn outdoes(&self, days: u32, now: i64) -> bool {
         self.days > days && self.was_renewed(2 * RENEWED_BY_OTHERS_AFTER, now)
     }

@@ -1,10 +1,10 @@
-//! Breaks down the time of a context's requests: sums of the timers that ran within the requests.
+//! The sums of the timers that ran within the requests of a context. They show where the time of the requests goes.
 
 use super::context::{Kind, RecordId};
 use super::slices::{Merge, summed};
 use crate::order::InOrder;
 
-/// The most timers of a context that are kept separately; further ones count as `<other>`.
+/// The most timers of a context that are kept separately; further timers count as `<other>`.
 pub const MAX_TIMERS: usize = 16;
 
 /// The name of all timers beyond [`MAX_TIMERS`].
@@ -41,8 +41,8 @@ pub struct TimerSums {
     pub requests: u64,
     /// The sum of the durations, in nanoseconds.
     pub sum: u64,
-    /// The time of the requests during which the timer ran, in nanoseconds. Time in which several runs overlap counts
-    /// once.
+    /// The time of the requests during which the timer ran, in nanoseconds. If several runs overlap, their common time
+    /// counts once.
     pub covered: u64,
 }
 

@@ -43,8 +43,8 @@ fn fitting(unread: &[RowRequest]) -> usize {
 
 #[doc(hidden)] // Only the row cache calls this.
 impl RedisStore {
-    /// Returns cached rows in the order of `ids`, without rows of more than `max_bytes`. All returned rows are in
-    /// memory at once.
+    /// Returns the cached row of each of `ids`; `None` for a row that is missing or has more than `max_bytes`. All
+    /// returned rows are in memory at once.
     pub async fn cached_rows(
         &self,
         cache: &str,
@@ -68,7 +68,7 @@ impl RedisStore {
         Ok(read.rows)
     }
 
-    /// Returns the rows that are longer than requested, with the bytes to ask for next.
+    /// Reads a group of rows. Returns the rows that are longer than requested, with the bytes to request next.
     async fn read_group(
         &self,
         read: &mut RowsRead<'_>,
@@ -122,7 +122,8 @@ impl RedisStore {
         Ok(longer)
     }
 
-    /// Returns a longer row with the next size to ask for, unless the row is larger than the cache allows.
+    /// Returns the next request for a row that is longer than `bytes`; `None` if the cache does not allow so large a
+    /// row.
     fn ask_for_more(&self, read: &RowsRead<'_>, at: usize, bytes: usize) -> Option<RowRequest> {
         if self.note_row(read, at, bytes >= read.max_bytes) {
             return None;
@@ -140,7 +141,7 @@ impl RedisStore {
         let question = cmd("GETRANGE").arg(&key).arg(most).arg(most).clone();
         self.large_keys.note(&question, most, is_large, || {
             Condition::LargeRow.warning(format!(
-                "{}: this row is larger than `max_bytes` of its cache, {most}, and is not read: delete the key, or \
+                "a cached row is not read: {} is larger than `max_bytes` of its cache, {most}; delete the key, or \
                  raise `max_bytes`",
                 shown(key.as_bytes())
             ))

@@ -15,7 +15,7 @@ pub(super) fn words(command: &Cmd) -> Vec<&[u8]> {
     words.collect()
 }
 
-/// The keys of a command that this crate sends: the keys of a script, the second argument of MEMORY USAGE, or the first
+/// The keys of a command that this crate sends: the keys of a script, the argument after MEMORY USAGE, or the first
 /// argument of any other command.
 pub(super) fn keys_of(command: &Cmd) -> Vec<&[u8]> {
     let words = words(command);
@@ -44,7 +44,6 @@ pub(super) fn distinct_keys(pipeline: &Pipeline) -> Vec<&[u8]> {
     keys
 }
 
-/// The names of keys, for an error.
 pub(super) fn named(keys: &[&[u8]]) -> String {
     let first: Vec<_> = keys.iter().take(MAX_NAMED).map(|key| shown(key)).collect();
     match keys.len().saturating_sub(MAX_NAMED) {

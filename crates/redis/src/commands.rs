@@ -5,9 +5,9 @@ use redis::{Arg, Cmd};
 use super::call_keys::words;
 
 /// The commands that only a writing process needs. Each new connection for writing sends them in this form to check the
-/// permissions. They change nothing, because an argument is not a number, or the key (`P`) never exists. `C`, `K`, `S`
-/// and `W` are the keys of a counter, `known:`, a set of statistics and the ranking of the slowest contexts. Without
-/// this check, a script would stop half-way at the first command that is denied.
+/// permissions. They change nothing, because their arguments are invalid, or because the key `P` never exists. `C`,
+/// `K`, `S` and `W` stand for the keys of a counter, of `known:`, of a context's statistics, and of the slowest
+/// contexts.
 const WRITES: [&str; 30] = [
     "TIME",
     "GET P",
@@ -78,7 +78,7 @@ pub(super) fn is_read(command: &Cmd) -> bool {
     READS.into_iter().any(has_name) || is_time(command)
 }
 
-/// Users who only read may lack the permission for TIME.
+/// [`READS`] does not have TIME, because the user of a process that only reads may lack the permission for TIME.
 pub(super) fn is_time(command: &Cmd) -> bool {
     matches!(command.args_iter().next(), Some(Arg::Simple(b"TIME")))
 }

@@ -1,10 +1,12 @@
 //! The connections of a store. Appending, folding and reading have separate connections, so that they do not delay each
 //! other. A fourth connection exists while a large row is read or written.
 //!
-//! The client's `ConnectionManager` is not used: when it reconnects, it cannot check permissions or ask the application
-//! for credentials, and it keeps a connection that does not answer. A call without a reply fails: the flusher and the
-//! fold decide whether to repeat the call. A broken connection is dropped, and the next call connects again. `send`
-//! follows the redirects of a cluster; `topology` finds the server to connect to.
+//! The client's `ConnectionManager` is not used. When it reconnects, it cannot check permissions or ask the application
+//! for credentials. It also keeps a connection that does not answer.
+//!
+//! A call without a reply fails: the flusher and the fold decide whether to repeat the call. A broken connection is
+//! dropped, and the next call connects again. `send` follows the redirects of a cluster; `topology` finds the server to
+//! connect to.
 
 mod dial;
 #[cfg(feature = "row-cache")]
@@ -33,7 +35,8 @@ use super::topology::Topology;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
-/// The most successive timeouts of a connection. The next timeout drops the connection, even if TCP considers it alive.
+/// The most successive timeouts that a connection survives. The next timeout drops the connection, even if TCP
+/// considers the connection alive.
 const TIMEOUTS_TOLERATED: u32 = 2;
 /// All commands of [`Permissions`].
 const ALL: Range<usize> = 0..usize::MAX;
@@ -48,34 +51,34 @@ pub(super) struct Connections {
     pub(super) server_info: ServerInfo,
     permissions: Permissions,
     keys: Keys,
-    slots: [ConnectionSlot; 4],
+    by_role: [RoleConnection; 4],
     #[cfg(feature = "row-cache")]
     large_mutex: Mutex<()>,
     server: SyncMutex<Option<Server>>,
 }
 
 #[derive(Default)]
-struct ConnectionSlot {
+struct RoleConnection {
     /// Locked while connecting, so that other calls wait for the same connection.
-    state: Mutex<SlotState>,
+    state: Mutex<RoleState>,
     timeouts: AtomicU32,
 }
 
-impl ConnectionSlot {
+impl RoleConnection {
     fn reset_timeouts(&self) {
         self.timeouts.store(0, Ordering::Relaxed);
     }
 }
 
 #[derive(Default)]
-struct SlotState {
+struct RoleState {
     connection: Option<Connection>,
-    /// After a denial, the commands that must be permitted before the connection is used again. The connection is kept
-    /// for these checks.
+    /// After a denial, the indexes of the commands that must be permitted before the connection is used again. The
+    /// connection is kept for these checks.
     denied: Option<Range<usize>>,
     /// A connection to the node to which the cluster is moving the hash slot.
     asking: Option<Connection>,
-    generation: u64,
+    last_number: u64,
     /// The last failed attempt to connect. Calls that waited for this attempt report the same error.
     failure: Option<(Instant, StoreError)>,
 }
@@ -94,14 +97,13 @@ impl Connections {
             server_info,
             permissions: Permissions::new(keys, options.is_read_only),
             keys: keys.clone(),
-            slots: Default::default(),
+            by_role: Default::default(),
             #[cfg(feature = "row-cache")]
             large_mutex: Mutex::default(),
             server: SyncMutex::default(),
         }
     }
 
-    /// The address of the server: as configured, and the node that was found.
     pub(super) fn address(&self) -> String {
         let address = &self.server_info.address;
         match self.topology.server() {
@@ -114,7 +116,7 @@ impl Connections {
         lock(&self.server).clone()
     }
 
-    /// Stores a reply to INFO, which is empty if the server refuses the command.
+    /// Stores the reply to INFO, which is empty if the server refuses the command.
     pub(super) fn set_server(&self, info: &str) {
         *lock(&self.server) = Some(Server::parse(info, self.topology.is_cluster()));
     }
@@ -139,7 +141,7 @@ impl Connections {
         }
     }
 
-    fn check(&self, only_reads: impl FnOnce() -> bool) -> Result<()> {
+    fn refuse_write(&self, only_reads: impl FnOnce() -> bool) -> Result<()> {
         if self.dialer.options.is_read_only && !only_reads() {
             let message = "this process may only read the store, so the write was refused";
             return Err(self.server_info.error(StoreErrorKind::Refused, message));
@@ -147,21 +149,21 @@ impl Connections {
         Ok(())
     }
 
-    fn slot(&self, role: Role) -> &ConnectionSlot {
-        &self.slots[role as usize]
+    fn of_role(&self, role: Role) -> &RoleConnection {
+        &self.by_role[role as usize]
     }
 
     /// Connects if there is no connection.
     async fn connection(&self, role: Role) -> Result<Connection> {
         let called = Instant::now();
-        if self.topology.called() {
+        if self.topology.note_call() {
             let mut watch = lock(&self.sentinel_watch);
             let _ = watch.try_join_next();
             if watch.is_empty() {
                 watch.spawn(self.topology.clone().ask_while_called());
             }
         }
-        let mut state = self.slot(role).state.lock().await;
+        let mut state = self.of_role(role).state.lock().await;
         let state = &mut *state;
         // A connection that was made before the last change of the server is dropped.
         let changes = self.topology.changes();
@@ -178,11 +180,11 @@ impl Connections {
         let connected = tokio::time::timeout(self.connect_deadline, connecting).await;
         match connected.unwrap_or_else(|_| Err(self.too_late(&self.server_info))) {
             Ok(mut connection) => {
-                state.generation += 1;
+                state.last_number += 1;
                 state.failure = None;
-                connection.generation = Some(state.generation);
+                connection.number = Some(state.last_number);
                 state.connection = Some(connection.clone());
-                self.slot(role).reset_timeouts();
+                self.of_role(role).reset_timeouts();
                 Ok(connection)
             }
             Err(error) => {
@@ -198,7 +200,7 @@ impl Connections {
     }
 
     /// Makes a connection, or returns the kept connection if its denied command is permitted now.
-    async fn connect(&self, role: Role, state: &mut SlotState) -> Result<Connection> {
+    async fn connect(&self, role: Role, state: &mut RoleState) -> Result<Connection> {
         let mut kept = state.connection.take().zip(state.denied.take());
         if let Some((connection, denied)) = &mut kept {
             let commands = &mut connection.commands;
@@ -226,10 +228,10 @@ impl Connections {
         Ok(connection)
     }
 
-    /// Keeps a connection whose user was denied a command, so that the next attempt checks only that command.
+    /// Keeps a connection whose user was denied a command. The next attempt begins with a check of that command.
     fn deny(
         &self,
-        state: &mut SlotState,
+        state: &mut RoleState,
         connection: Option<Connection>,
         (at, detail): (usize, String),
     ) -> StoreError {
@@ -253,7 +255,7 @@ impl Connections {
         sent: &Pipeline,
         error: RedisError,
     ) -> StoreError {
-        let slot = self.slot(role);
+        let held = self.of_role(role);
         let (is_script, keys) = (is_script(sent), distinct_keys(sent));
         let foreign = match is_script && is_of_another_type(&error) {
             true => self.key_of_another_type(connection, &keys).await,
@@ -278,7 +280,7 @@ impl Connections {
         let is_dead = match explained.kind() {
             StoreErrorKind::TimedOut => {
                 self.topology.ask_soon();
-                slot.timeouts.fetch_add(1, Ordering::Relaxed) >= TIMEOUTS_TOLERATED
+                held.timeouts.fetch_add(1, Ordering::Relaxed) >= TIMEOUTS_TOLERATED
             }
             StoreErrorKind::Unreachable => true,
             // Reconnecting checks all permissions again, or only the missing one if it is known.
@@ -301,9 +303,9 @@ impl Connections {
         if !is_denied {
             self.topology.doubt();
         }
-        let mut state = slot.state.lock().await;
-        let is_same = |current: &mut Connection| current.generation == connection.generation;
-        if connection.generation.is_none() {
+        let mut state = held.state.lock().await;
+        let is_same = |current: &mut Connection| current.number == connection.number;
+        if connection.number.is_none() {
             state.asking = None;
         } else if is_denied && state.connection.as_mut().is_some_and(is_same) {
             state.denied = Some(denied.unwrap_or(ALL));

@@ -72,7 +72,6 @@ impl<U: Into<String>, P: Into<String>> From<(U, P)> for RedisCredentials {
 pub(super) type CredentialsCallback =
     Arc<dyn Fn() -> BoxFuture<'static, Option<RedisCredentials>> + Send + Sync>;
 
-/// The current credentials of the application, or why there are none.
 pub(super) async fn ask(callback: &CredentialsCallback) -> Result<RedisCredentials, &'static str> {
     let callback = callback.clone();
     // A separate task isolates a panic of the application, and is aborted at the deadline.
@@ -84,7 +83,7 @@ pub(super) async fn ask(callback: &CredentialsCallback) -> Result<RedisCredentia
             Err("the function given to `redis_credentials` has returned an error")
         }
         Ok(_) => Err("the function given to `redis_credentials` has panicked"),
-        Err(_) => Err("the function given to `redis_credentials` has given none within 5 s"),
+        Err(_) => Err("the function given to `redis_credentials` has returned nothing within 5 s"),
     }
 }
 

@@ -45,7 +45,7 @@ impl RedisStore {
         script
     }
 
-    /// Each write has one key.
+    /// The number of keys is the number of writes, because each write has one key.
     fn encode_writes(&self, step: &FoldStep) -> Invocation {
         let mut writes = Invocation::default();
         let changed = step.fields.iter().filter(|fields| !fields.set.is_empty());
@@ -67,7 +67,7 @@ impl RedisStore {
     fn encode_fields(&self, writes: &mut Invocation, fields: &FieldWrites) {
         let (key, ttl) = (self.keys.table(&fields.table), fields.ttl);
         if fields.is_ended {
-            // Freeing a large key takes long. The server frees expired keys in the background, one at a time.
+            // Freeing a large key takes long. The server frees expired keys later, between the commands of clients.
             let ended = self.keys.ended(&fields.table);
             writes.write(&key, "RENAME", None, &[&ended]);
             writes.write(&ended, "EXPIRE", None, &["1"]);
@@ -87,7 +87,7 @@ impl RedisStore {
             _ => vec![field, value],
         });
         let args: Vec<_> = args.collect();
-        // Without a field to set, only the time to live is renewed.
+        // Without a field to set or remove, only the time to live is renewed.
         if !args.is_empty() || fields.removed.is_empty() {
             writes.write(&key, set, ttl, &args);
         }
@@ -95,14 +95,15 @@ impl RedisStore {
 }
 
 impl Invocation {
-    /// Adds a command that replaces fields of a key, in pairs or one by one, and renews the key's time to live.
+    /// Adds a write: a command with its arguments, and the new time to live of the key.
     fn write<T: ToRedisArgs>(&mut self, key: &str, command: &str, ttl: Option<i64>, args: &[T]) {
         self.key(key);
         self.arg((command, or_empty(ttl), args.len(), args));
     }
 }
 
-/// The field of a slice in the key of the revisions. Slices share fields in rotation, so that the key does not grow.
+/// The field of a slice in the key of the revisions. Each tier has 256 fields for its slices, in rotation, so that the
+/// key does not grow.
 fn revision_field((seconds, start): TierSlice) -> String {
     const FIELDS: i64 = 256;
     let number = start.div_euclid(i64::from(seconds)).rem_euclid(FIELDS);

@@ -54,7 +54,6 @@ impl ServerInfo {
         }
     }
 
-    /// The ACL rule that permits one more command.
     pub(super) fn grant(&self, command: &str) -> String {
         format!("ACL SETUSER {} +{command}", self.user)
     }
@@ -85,11 +84,11 @@ impl ServerInfo {
         StoreError::new(kind, format!("{name} at {address}: {message}"))
     }
 
-    /// Converts an error of the client: of the connection, or a reply of the server.
+    /// Converts an error that the client returned: a failure of the connection, or an error that the server answered.
     pub(super) fn explain(&self, error: &RedisError) -> StoreError {
         let text = shown(error.to_string().as_bytes());
         if error.is_timeout() {
-            let message = "no answer within the response timeout";
+            let message = "no answer within the response timeout (`redis_response_timeout`)";
             self.error(StoreErrorKind::TimedOut, message)
         } else if error.is_io_error() || error.is_unrecoverable_error() {
             let message =
@@ -169,14 +168,14 @@ impl ServerInfo {
             "MOVED" | "ASK" if self.layout == Layout::Cluster => {
                 "it names another node for the slot again and again, or one that cannot be reached; the call is retried"
             }
-            "READONLY" => "it is a replica and cannot be written: point the URL to the master",
+            "READONLY" => "it is a replica and cannot be written: point the URL to the primary",
             "MISCONF" => {
                 "it cannot save to disk and so refuses writes: free disk space, and see its log"
             }
             "NOREPLICAS" => {
                 "fewer replicas are connected than min-replicas-to-write demands: start them"
             }
-            "MASTERDOWN" => "it is a replica that has lost its master: point the URL to the master",
+            "MASTERDOWN" => "it is a replica without its primary: point the URL to the primary",
             "CLUSTERDOWN" | "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" => {
                 "this is a node of a Redis Cluster: give its URL to `redis_cluster` instead of `redis`"
             }
@@ -201,8 +200,8 @@ fn user_of(info: &ConnectionInfo) -> &str {
     user.filter(|user| !user.is_empty()).unwrap_or("default")
 }
 
-/// Older servers hide the code in the text of errors within scripts, and answer with a plain `ERR` in some cases for
-/// which newer servers have a code.
+/// The code of an error. Older servers hide the code in the text of errors within scripts. `MAXCLIENTS` and
+/// `NOPASSWORD` are codes of this crate: servers answer these errors with a plain `ERR`.
 pub(super) fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
     if is_permission(detail) {
         return "NOPERM";

@@ -16,8 +16,8 @@ use tower_pulse_model::fleet::MAX_VERSIONS;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::pack;
 
-/// The interval at which a heartbeat renews the time to live of its hash. The hash lasts while the instance counts as
-/// alive, and at most this interval longer.
+/// The interval at which an instance's heartbeats renew the time to live of its hash. After the last heartbeat, the
+/// hash outlives [`INSTANCE_TTL`] by at most this interval.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 impl RedisStore {
@@ -65,8 +65,8 @@ impl RedisStore {
         self.ask_status(&mut pipeline, heartbeat.at);
         let written = self.write_own_keys(&mut pipeline, &keys).await;
         if matches!(&written, Err(error) if error.kind() == StoreErrorKind::Refused) {
-            // The status says why the server has no free memory. Normally the folder stores the reason for all
-            // instances, but without memory perhaps no instance can become the folder.
+            // INFO says whether the server is out of memory. Normally the folder runs INFO for all instances, but on a
+            // full server perhaps no instance can become the folder.
             self.read_status(heartbeat.at).await?;
             self.connections.ask_for_server().await?;
         }

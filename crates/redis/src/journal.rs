@@ -22,11 +22,11 @@ use tower_pulse_model::pack;
 
 /// The most entries in `{prefix}pulse:aside`.
 const MAX_ASIDE: usize = 100;
-/// The most bytes of an entry there.
+/// The most bytes of an entry in `{prefix}pulse:aside`.
 const ASIDE_BYTES: usize = 256 * 1024;
 /// The seconds for which `{prefix}pulse:aside` outlives its newest entry.
 const ASIDE_TTL: i64 = 7 * 86_400;
-/// The most bytes of all fields of an entry.
+/// The most bytes of an entry, with all its fields, that is read whole.
 const READ_ENTRY_BYTES: usize = MAX_ENTRY_BYTES + 1024;
 /// The seconds for which a fence outlives the last append of its instance.
 const FENCE_TTL: i64 = 86_400;
@@ -52,7 +52,7 @@ impl RedisStore {
         Ok(items(&time).first().and_then(int))
     }
 
-    /// Runs a script that requires a version of the state. Returns its reply, or why it did nothing.
+    /// Runs a script that requires a version of the state. Returns the reply, or the reason why the script did nothing.
     pub(super) async fn run_versioned(
         &self,
         lua: &Lua,
@@ -70,7 +70,8 @@ impl RedisStore {
         }
     }
 
-    /// A call of `read.lua`: reads entries after a position, up to a number of bytes; without `entries`, reads fields.
+    /// A call of `read.lua`. `entries` has the most bytes of entries to read, and the position after which to begin.
+    /// Without `entries`, the script reads fields.
     pub(super) fn read_script(
         &self,
         instance: &str,
@@ -84,7 +85,6 @@ impl RedisStore {
         script
     }
 
-    /// A script call with the keys of the state, the journal and the fold lease.
     pub(super) fn lease_script(&self, args: impl ToRedisArgs) -> Invocation {
         let keys = &self.keys;
         Invocation::new((keys.state(), keys.journal(), keys.fold_lease()), args)
@@ -105,7 +105,7 @@ fn positions(text: &str) -> Vec<Position> {
     text.split(' ').filter_map(|id| id.parse().ok()).collect()
 }
 
-/// Reads an entry with its fields. An entry without the field `p` has no payload, and is set aside later.
+/// Reads an entry with its fields. An entry without the field `p`, the packed batch, is set aside later.
 fn entry(value: Value) -> Option<Entry> {
     let [id, fields] = <[Value; 2]>::try_from(into_items(value)).ok()?;
     let mut entry = Entry {
@@ -162,8 +162,8 @@ impl Journal for RedisStore {
 
     fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            // If another instance acquires the lease between the two commands, the lease is deleted nevertheless. This
-            // is harmless, because each script checks the version of the state.
+            // Between the two commands another instance may acquire the lease, which DEL then deletes. This is
+            // harmless, because each script checks the version of the state.
             let (lease, connections) = (self.keys.fold_lease(), &self.connections);
             let holder = connections.call(Role::Fold, cmd("GET").arg(&lease)).await?;
             if text(&holder) == Some(instance) {
@@ -244,8 +244,8 @@ impl Journal for RedisStore {
                     script.arg((entry.version, self.now_arg()));
                 }
                 Amendment::SetAside(entry) => {
-                    // Only entries of this crate have a version. An entry of this crate without a number of requests
-                    // counts as one request. An entry of another program counts as none.
+                    // Only entries of this crate have a version. They count as at least one request, and entries of
+                    // another program as none.
                     let requests = entry.requests.clamp(u64::from(entry.version > 0), 1 << 50);
                     script.arg((entry.position.to_string(), requests));
                     script.arg((MAX_ASIDE, ASIDE_BYTES, ASIDE_TTL));

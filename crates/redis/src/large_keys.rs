@@ -1,6 +1,6 @@
-//! Bounded reads of keys that may be too large. Before a read of a key that other programs write, the size of the key
-//! is requested. After a large reply or a timeout, the sizes of all keys are requested. Data that is too large is not
-//! read, and a warning names its key until the data is gone.
+//! Bounded reads of keys that may be too large. Before a read of a key to which other programs write, the size of the
+//! key is requested. After a large reply or a timeout, the size of every key is requested before it is read. Data that
+//! is too large is not read, and a warning names its key until the data is gone.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,23 +18,22 @@ use tower_pulse_core::store::table_reads::MAX_NAMES;
 use tower_pulse_core::task::lock;
 use tower_pulse_model::order::InOrder;
 
-/// The most bytes of a key, and of a field of a hash. Records are far smaller.
+/// The most bytes of a key that is read.
 const MAX_KEY_BYTES: usize = 16 << 20;
+/// The most bytes of a field of a hash that is read. Records are far smaller.
 const MAX_FIELD_BYTES: usize = 1 << 20;
 /// The most bytes of several keys that one pipeline reads.
 const MAX_BYTES: usize = 24 << 20;
 const MAX_NAMED: usize = 20;
-/// The time after a timeout during which the sizes of all keys are requested.
+/// The time after a timeout during which the size of every key is requested before it is read.
 const ASKED_FOR: Duration = Duration::from_secs(60);
-
-const TOO_LARGE: &str = "it is too large to be read: delete it";
 
 /// The reply about a key, or the problem of the key.
 pub(super) type Reply = Result<Value, String>;
 
 #[derive(Debug, Default)]
 pub(super) struct LargeKeys {
-    /// Keyed by the packed command that asks for the size.
+    /// The keys that warnings name, by the packed command that asks for their size.
     named: Mutex<BTreeMap<Vec<u8>, LargeKey>>,
     timed_out_at: Mutex<Option<Instant>>,
 }
@@ -88,7 +87,7 @@ impl LargeKeys {
     }
 }
 
-/// Whether a size is above `most`. For a GETRANGE of the bytes beyond `most`, whether the reply has any.
+/// Whether a reply shows that data is larger than `most` bytes: the reply is the size, or the bytes beyond `most`.
 fn exceeds(reply: &Value, most: usize) -> bool {
     match reply {
         Value::Int(_) => count(reply).is_some_and(|size| size > most),
@@ -97,8 +96,8 @@ fn exceeds(reply: &Value, most: usize) -> bool {
     }
 }
 
-/// The commands that ask for the size of the data that a command reads: of each field, or of the key and the number of
-/// its members. Empty if the command itself bounds the reply.
+/// The commands that ask how much data a command would read: the size of each field, or the size of the key and, of a
+/// sorted set, the number of its members. Empty if the command itself bounds the reply.
 fn questions(command: &Cmd) -> Vec<Cmd> {
     let words = words(command);
     let [name, key, fields @ ..] = &words[..] else {
@@ -137,11 +136,11 @@ struct Part {
 }
 
 impl Part {
-    /// Completes the reply to the whole command.
+    /// Makes the reply to the whole command from the reply to this part.
     fn whole(self, replies: &mut impl Iterator<Item = Reply>) -> Reply {
         let reply = match self.command {
             Some(_) => replies.next().unwrap_or(Ok(Value::Nil))?,
-            None if self.left_out.is_empty() => return Err(TOO_LARGE.to_owned()),
+            None if self.left_out.is_empty() => return Err("it is too large to be read".to_owned()),
             None => Value::Nil,
         };
         if !self.left_out.contains(&true) {
@@ -218,7 +217,7 @@ impl RedisStore {
         let note = |question: &Cmd, most, size| {
             self.large_keys.note(question, most, size > most, || {
                 let key = shown(words.get(1).copied().unwrap_or_default());
-                Condition::UnreadableKey.warning(format!("{key}: {TOO_LARGE}"))
+                Condition::UnreadableKey.warning(format!("a key is too large: {key}; delete it"))
             })
         };
         let mut part = Part {
@@ -242,7 +241,7 @@ impl RedisStore {
             }
             (_, [usage, members @ ..]) => {
                 part.bytes = match members {
-                    // A command reads at most this number of members of a sorted set.
+                    // No command reads many more members of a sorted set than `MAX_NAMES`.
                     [members] if *members > MAX_NAMES => usage / members * MAX_NAMES,
                     _ => *usage,
                 };
@@ -255,7 +254,7 @@ impl RedisStore {
         part
     }
 
-    /// Asks again for the sizes of the named keys.
+    /// Asks for the sizes of the named keys again, and ends the warnings about keys that are no longer too large.
     pub(super) async fn ask_large_keys(&self) {
         let mut questions = Pipeline::new();
         for key in lock(&self.large_keys.named).values() {

@@ -1,12 +1,12 @@
-//! The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout. This
-//! crate implements the store traits of `tower-pulse-core` with the crate `redis`.
+//! The store of a fleet, in one Redis or Valkey: standalone, in a cluster, or behind Sentinel. This crate implements
+//! the store traits of `tower-pulse-core` with the crate `redis`.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
-// Read `keys` (all keys), `append` with `lua/append.lua` (appends a call once), `journal` with `lua/fold.lua` (folds a
-// call once) and `encode` (the arguments of fold.lua), then `connection` with `topology` (finds the server),
-// `commands`, `value` (safe texts), `read`, `large_keys`, `heartbeat`, `status`, `replaced_keys`, and `exports` (keys
-// for programs in other languages).
+// Read `keys` (all keys), `append` with `lua/hello.lua` (the journal's state) and `lua/append.lua` (appends a call
+// once), `journal` with `lua/fold.lua` (writes a step once) and `encode` (the arguments of fold.lua). Then read
+// `connection` with `topology` (finds the server), `commands`, `value` (reads replies), `read`, `large_keys`,
+// `heartbeat`, `status`, `replaced_keys`, and `exports` (keys for programs in other languages).
 
 mod append;
 #[cfg(feature = "row-cache")]
@@ -67,10 +67,9 @@ const RANKED_SECONDS: i64 = 86_400;
 
 /// A store in a Redis that a fleet shares.
 ///
-/// The store does not retry. After an error of the kinds
-/// [`TimedOut`](tower_pulse_core::error::StoreErrorKind::TimedOut) and
-/// [`Unreachable`](tower_pulse_core::error::StoreErrorKind::Unreachable) a call may or may not have been appended, and
-/// must be sent again with the same number.
+/// The store does not retry. After an error of the kind [`TimedOut`](tower_pulse_core::error::StoreErrorKind::TimedOut)
+/// or [`Unreachable`](tower_pulse_core::error::StoreErrorKind::Unreachable), the server may or may not have appended
+/// the call. The caller must then send the call again with the same number.
 pub struct RedisStore {
     connections: Connections,
     keys: Keys,
@@ -78,14 +77,14 @@ pub struct RedisStore {
     replaced_keys: ReplacedKeys,
     large_keys: LargeKeys,
     record_cache: RecordCache,
-    /// The instance whose hash was last given a time to live, and when.
+    /// The instance whose heartbeat was last given a time to live, and when.
     last_expiry: Mutex<Option<(String, Instant)>>,
-    /// The last listing of quarantined keys, mixed rankings and silent instances, if the lists were empty: its time in
-    /// Unix seconds, and the number of additions quarantined until then.
+    /// When the lists of quarantined keys, of rankings with several configurations and of silent instances were last
+    /// read, in Unix seconds, and the number of quarantined writes at that time. `None` if any list had entries.
     last_listing: Mutex<Option<(i64, u64)>>,
     /// The reason why the server does not trim the journal, as the folder has stored it; empty if the server trims.
     untrimmed: Mutex<String>,
-    /// The time at which the server was last asked about itself, in Unix seconds.
+    /// When the server was last asked for INFO after a refusal, in Unix seconds.
     server_asked_at: AtomicI64,
     inspected_at: AtomicI64,
     sizes_asked_at: AtomicI64,
@@ -97,7 +96,7 @@ impl RedisStore {
     /// Opens a store in the server that `options` describe. The store connects on first use.
     ///
     /// # Errors
-    /// Fails if the keys of the prefix could be in several slots of a cluster.
+    /// Fails if keys with the prefix could be in several slots of a cluster.
     pub fn open(options: RedisOptions) -> Result<Self, BuildError> {
         let keys = Keys::new(options.prefix.clone());
         options.check_prefix()?;

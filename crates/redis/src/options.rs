@@ -46,13 +46,14 @@ impl RedisOptions {
         Ok(Self::from(url::parse("redis", url)?))
     }
 
-    /// The cluster of these nodes; one node is enough. The URLs are `redis://[user:password@]host[:port]` or
+    /// The cluster of the nodes at these URLs; one URL is enough. The URLs are `redis://[user:password@]host[:port]` or
     /// `rediss://…`, all with the same user, password and transport. All keys must be in one slot, so the
     /// [`prefix`](Self::prefix) needs a hash tag, such as `{pulse:shop}:`. The store asks any node for the slot's
     /// owner, and asks again when the owner changes.
     ///
     /// # Errors
-    /// Fails if there is no URL, if a URL has another form, or if the URLs differ in more than host and port.
+    /// Fails if there is no URL or more than 64, if a URL has another form, or if the URLs differ in more than host and
+    /// port.
     ///
     /// ```
     /// use tower_pulse_redis::RedisOptions;
@@ -73,15 +74,16 @@ impl RedisOptions {
         Ok(options)
     }
 
-    /// The primary that the Sentinels at these URLs name for a service. The user and the password in these URLs are for
-    /// the Sentinels. `service` is the name alone, or a URL with the name as host, and user, password and database of
-    /// the primary: `redis://[user:password@]name[/database]` or `rediss://…`.
+    /// The primary that the Sentinels at these URLs monitor under the name `service`. The user and the password in
+    /// these URLs are for the Sentinels. `service` is this name alone, or a URL with the name as its host:
+    /// `redis://[user:password@]name[/database]` or `rediss://…`. User, password and database of this URL are for the
+    /// primary.
     ///
-    /// With Sentinels behind TLS, the primary must be behind TLS as well.
+    /// If the Sentinels use TLS, the primary must use TLS too.
     ///
     /// # Errors
-    /// Fails if there is no name or no URL, if the name or a URL has another form, or if the Sentinels' URLs differ in
-    /// more than host and port.
+    /// Fails if there is no name, no URL or more than 64, if the name or a URL has another form, or if the Sentinels'
+    /// URLs differ in more than host and port.
     ///
     /// ```
     /// use tower_pulse_redis::RedisOptions;
@@ -109,9 +111,9 @@ impl RedisOptions {
         Ok(options)
     }
 
-    /// Asks the application for user and password, and ignores those in the URL. The application is asked for each
-    /// connection, and once more if the server refuses the credentials. Each call may take 5 s. The credentials and the
-    /// text of an error are never logged or shown.
+    /// Asks the application for user and password, and ignores those in the URL. The store calls `ask` for each
+    /// connection, except to Sentinels, and once more if the server refuses the credentials. Each call may take 5 s.
+    /// The credentials and the text of an error are never logged or shown.
     ///
     /// ```
     /// use tower_pulse_redis::{RedisCredentials, RedisOptions};
@@ -199,26 +201,27 @@ impl RedisOptions {
         Ok(self)
     }
 
-    /// Puts `prefix` before every key. An empty prefix (the default) gives the book's layout.
+    /// Puts `prefix` before every key. With an empty prefix, the default, the book's keys have their names in *Redis in
+    /// Action*.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// The precisions of counters; the book's by default.
+    /// The precisions of counters; by default those of *Redis in Action*.
     pub fn precisions(mut self, precisions: Precisions) -> Self {
         self.precisions = precisions;
         self
     }
 
-    /// Whether the keys of counters expire some time after the last sample (the default). Use `false` if other programs
-    /// that set no expiry write the same keys.
+    /// Whether the keys of idle counters expire; `true` by default. Use `false` if other programs that set no expiry
+    /// write the same keys.
     pub fn expire_idle_keys(mut self, expire: bool) -> Self {
         self.expire_idle_keys = expire;
         self
     }
 
-    /// Whether the book's keys are written for other programs to read (the default).
+    /// Whether the book's keys are written for other programs to read; `true` by default.
     pub fn book_keys(mut self, book_keys: bool) -> Self {
         self.book_keys = book_keys;
         self

@@ -1,5 +1,5 @@
 //! Checks that the user may run all commands of a store before any of them runs. Without this check, a script would
-//! stop half-way at the first denied command. After a denial, only the denied command is checked again.
+//! stop half-way at the first denied command. After a denial, only the denied command is checked until it is permitted.
 
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ impl Permissions {
     }
 }
 
-/// The reply to INFO, for warnings only; empty if the user may not run INFO.
+/// The reply to INFO; empty if the user may not run INFO.
 pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> RedisResult<String> {
     match cmd("INFO").query_async(connection).await {
         Ok(Value::BulkString(text)) => Ok(String::from_utf8_lossy(&text).into_owned()),

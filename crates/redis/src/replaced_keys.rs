@@ -1,4 +1,4 @@
-//! Keys of this crate that held data of another program. The foreign data was deleted or overwritten: this crate can
+//! Keys of this crate that held data of another program. The foreign data was deleted or overwritten, so this crate can
 //! write its own data again.
 
 use std::collections::VecDeque;
@@ -15,7 +15,6 @@ use tower_pulse_core::error::Result;
 use tower_pulse_core::task::lock;
 use tower_pulse_model::snapshot::Problem;
 
-/// The most keys that are listed, and the time for which each is listed.
 const MAX_LISTED: usize = 20;
 const LISTED_FOR: Duration = Duration::from_secs(8);
 
@@ -24,7 +23,7 @@ const LISTED_FOR: Duration = Duration::from_secs(8);
 pub(super) struct ReplacedKeys(Mutex<VecDeque<(Instant, Problem)>>);
 
 impl ReplacedKeys {
-    /// An empty reason means that nothing was replaced.
+    /// Adds nothing if the reason is empty, because then nothing was replaced.
     pub(super) fn add(&self, key: &str, reason: &[u8]) {
         if reason.is_empty() {
             return;
@@ -52,7 +51,7 @@ impl ReplacedKeys {
 }
 
 impl RedisStore {
-    /// Deletes a key of this crate that holds foreign data. A store that only reads does nothing.
+    /// Deletes a key of this crate that holds foreign data. Does nothing in a store that only reads.
     pub(super) async fn delete_own(&self, key: &str, reason: &str) -> Result<()> {
         if self.options.is_read_only {
             return Ok(());

@@ -63,8 +63,8 @@ pub struct LeasedRow {
 pub struct LeasedRows {
     /// The rows.
     pub rows: Vec<LeasedRow>,
-    /// The seconds until the next row can be leased: until it is due, or, if it is due, until its lease ends. `None` if
-    /// there is no such row, and for [`LeaseOf::Row`] and [`LeaseOf::Free`].
+    /// The seconds until another row can be leased, because it becomes due, or because the lease of a due row ends.
+    /// `None` if there is no such row, and for [`LeaseOf::Row`] and [`LeaseOf::Free`].
     pub next: Option<f64>,
     /// The entries of the schedule that are not rows, each as (key and entry, reason). They are skipped for a minute.
     pub problems: Vec<(String, String)>,
@@ -94,8 +94,8 @@ pub struct FinishedRow {
 /// The outcome of ending a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FinishReport {
-    /// Whether the result was written. If the lease has passed to another holder, or the row was scheduled again or
-    /// removed meanwhile, nothing is changed.
+    /// Whether the result was written. The result is dropped if the lease has passed to another holder, or if the row
+    /// was scheduled again or removed meanwhile.
     pub is_written: bool,
     /// The seconds until the row is due; `None` without a schedule, or if another holder has the lease.
     pub next: Option<f64>,
@@ -106,7 +106,8 @@ pub struct FinishReport {
 pub struct CachedRow {
     /// The row, in JSON.
     pub json: Vec<u8>,
-    /// The seconds since the row was loaded; `None` if the row has no schedule, or another program has cached it.
+    /// The seconds since the row was loaded; `None` if the row has no schedule, or if another program has cached the
+    /// row.
     pub age: Option<f64>,
     /// The seconds until the row is removed; `None` if the row stays.
     pub ttl: Option<f64>,
@@ -360,7 +361,6 @@ impl RedisStore {
     }
 }
 
-/// A script call with the keys that all rows of a cache share.
 fn with_shared_keys(keys: &RowKeys) -> Invocation {
     let mut script = Invocation::default();
     script.key((&keys.delay, &keys.schedule, &keys.states, &keys.failing));

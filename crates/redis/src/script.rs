@@ -73,7 +73,7 @@ impl Invocation {
         keys.write_redis_args(&mut self.keys);
     }
 
-    /// A `None` adds nothing: see [`or_empty`].
+    /// A `None` adds no argument. For a value that may be missing, use [`or_empty`].
     pub(super) fn arg(&mut self, args: impl ToRedisArgs) {
         args.write_redis_args(&mut self.args);
     }

@@ -15,7 +15,7 @@ pub(super) struct Server {
     version: String,
     /// Whether a node of a cluster is used as a standalone server.
     is_lone_node: bool,
-    /// The eviction policy, the number of evicted keys, and 1 if no memory is left, as inspect.lua writes them.
+    /// As inspect.lua writes it: the eviction policy, the number of evicted keys, and 1 if no memory is left, or 0.
     memory: String,
 }
 
@@ -43,7 +43,7 @@ impl Server {
         }
     }
 
-    /// The kind and the version, such as `redis 7.0.15`.
+    /// The name and version, such as `redis 7.0.15`.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.flavour, self.version)
             .trim_end()

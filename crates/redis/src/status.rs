@@ -31,8 +31,8 @@ const MAX_NAME_BYTES: isize = 300;
 /// The number of quarantined keys that one command lists.
 const QUARANTINE_AT_ONCE: usize = 1_000;
 
-/// The seconds until the next listing after an empty one. The status is read each second, but quarantined keys, mixed
-/// rankings and silent instances are rare.
+/// The seconds until the next listing after an empty one. The status is read up to once a second, but quarantined keys,
+/// rankings with several configurations and silent instances are rare.
 const NOTHING_LISTED_FOR: i64 = 4;
 
 /// The most rankings with several configurations that are listed.
@@ -64,11 +64,11 @@ const FIELDS: [&str; 17] = [
     "gone",
 ];
 
-/// The seconds between two attempts of a refused INFO, two checks of large keys, and two inspections by the folder.
+/// The seconds between two attempts to run a refused INFO, two checks of large keys, and two inspections by the folder.
 const ASK_EVERY: i64 = 5;
 
-/// Whether at least [`ASK_EVERY`] seconds have passed since `last`. If so, sets `last` to now.
-fn is_due(last: &AtomicI64, now: i64) -> bool {
+/// Returns whether at least [`ASK_EVERY`] seconds have passed since `last`. If so, sets `last` to now.
+fn take_turn(last: &AtomicI64, now: i64) -> bool {
     let is_recent = (0..ASK_EVERY).contains(&now.saturating_sub(last.load(Ordering::Relaxed)));
     if !is_recent {
         last.store(now, Ordering::Relaxed);
@@ -126,8 +126,9 @@ impl RedisStore {
         pipeline.zrangebyscore_limit_withscores(keys.instances(), from, to, 0, MAX_SILENT);
     }
 
-    /// Returns a status with only the quarantined keys, mixed rankings and silent instances of these replies. Without
-    /// replies, asks the server for the lists if a key was quarantined since the last listing.
+    /// Reads the lists in these replies, and returns a status with nothing else: quarantined keys, rankings with
+    /// several configurations, and silent instances. Without replies, asks the server for the lists if a key was
+    /// quarantined since the last listing.
     async fn lists_of(
         &self,
         now: i64,
@@ -199,7 +200,7 @@ impl RedisStore {
 
     /// Inspects the server from time to time on behalf of all instances. Called by the folder.
     pub(super) async fn inspect(&self, now: i64) {
-        if !is_due(&self.inspected_at, now) {
+        if !take_turn(&self.inspected_at, now) {
             return;
         }
         let keys = &self.keys;
@@ -227,11 +228,11 @@ impl RedisStore {
         mut replies: Vec<Result<Value, String>>,
     ) -> Result<StoreStatus> {
         let is_known = self.connections.server().map(|server| server.is_known());
-        if is_known == Some(false) && is_due(&self.server_asked_at, now) {
+        if is_known == Some(false) && take_turn(&self.server_asked_at, now) {
             // If the server fails, the next call fails too, and reports the error.
             let _ = self.connections.ask_for_server().await;
         }
-        if !self.large_keys.is_empty() && is_due(&self.sizes_asked_at, now) {
+        if !self.large_keys.is_empty() && take_turn(&self.sizes_asked_at, now) {
             self.ask_large_keys().await;
         }
         let lists = replies.split_off(replies.len().min(5));
@@ -296,8 +297,8 @@ impl RedisStore {
     }
 }
 
-/// Parses the field `newer` of the state, which acquire.lua writes about an entry of a newer version: id, version, time
-/// and seconds of waiting.
+/// Parses the field `newer` of the state, which amend.lua and acquire.lua write about an entry of a newer version: id,
+/// version, time and seconds of waiting.
 fn newer_entry(newer: &str, low: Position) -> Option<NewerEntry> {
     let mut words = newer.split(' ');
     let position: Position = words.next()?.parse().ok()?;
@@ -317,7 +318,8 @@ fn ranking_warnings(hash: &Value) -> Vec<String> {
     warnings
 }
 
-/// The quarantined keys, oldest first. Each key has the number of its refusal, which determines the order.
+/// The quarantined keys, oldest first. Each value ends with the number of the omitted write, by which the keys are
+/// sorted.
 fn problems(hash: &Value) -> Vec<Problem> {
     let mut problems: Vec<((u64, i64), Problem)> = pairs(hash)
         .filter_map(|(key, value)| {

@@ -1,4 +1,4 @@
-//! Reads the tables of the store. The folder reads at a given version of the state, other readers at any version.
+//! Reads the tables of the store: `load_values` at a given version of the state, `read_tables` at any version.
 
 use std::collections::VecDeque;
 

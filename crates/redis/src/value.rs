@@ -13,7 +13,6 @@ pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
     }
 }
 
-/// Does not copy.
 pub(super) fn into_bytes(value: Value) -> Option<Vec<u8>> {
     match value {
         Value::BulkString(bytes) => Some(bytes),
@@ -66,7 +65,6 @@ pub(super) fn pairs(value: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     pairs.map(|pair| (&pair[0], &pair[1]))
 }
 
-/// Does not copy.
 pub(super) fn into_pairs(value: Value) -> impl Iterator<Item = (Value, Value)> {
     let mut items = into_items(value).into_iter();
     std::iter::from_fn(move || Some((items.next()?, items.next()?)))
@@ -74,13 +72,12 @@ pub(super) fn into_pairs(value: Value) -> impl Iterator<Item = (Value, Value)> {
 
 pub(super) const STATISTICS: [&str; 5] = ["count", "sum", "sumsq", "min", "max"];
 
-/// Whether any score of [`STATISTICS`] is present.
 pub(super) fn has_scores(scores: &Value) -> bool {
     items(scores).iter().any(|score| *score != Value::Nil)
 }
 
 /// Reads a set of statistics from the scores of [`STATISTICS`]; `None` if all scores are missing. Fails if some scores
-/// are missing or not numbers.
+/// are missing or are not finite numbers.
 pub(super) fn access_time(scores: &Value) -> Result<Option<AccessTimeStats>, &'static str> {
     let [count, sum, sumsq, min, max] = items(scores) else {
         return Ok(None);
@@ -107,10 +104,10 @@ pub(super) const ISO_HOUR_LEN: isize = 19;
 const MAX_SHOWN: usize = 300;
 
 /// Makes a text from the server safe to log and show: one line of at most 300 characters, in which unprintable
-/// characters are escaped. A second call changes nothing.
+/// characters are escaped. A text that was made safe stays as it is.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let chars = bytes.utf8_chunks().flat_map(|chunk| {
-        // Quotes and backslashes are printable, and escaping them would make the text longer at each pass.
+        // Quotes and backslashes are printable, and escaping them would make the text longer at each call.
         let bare = |c| usize::from(matches!(c, '\\' | '"' | '\''));
         let valid = chunk.valid().chars();
         let valid = valid.flat_map(move |c| c.escape_debug().skip(bare(c)));

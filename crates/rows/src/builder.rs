@@ -33,7 +33,8 @@ pub struct RowCacheBuilder<L = ()> {
 }
 
 impl RowCache {
-    /// Configures a cache that uses the store, the clock and the recorder of a `Pulse`. Its task ends with the `Pulse`.
+    /// Configures a cache that uses the store, the clock and the recorder of a `Pulse`. The task of the cache ends with
+    /// the `Pulse`.
     pub fn builder(pulse: &impl AsRef<Handle>) -> RowCacheBuilder {
         RowCacheBuilder {
             handle: pulse.as_ref().clone(),
@@ -91,8 +92,8 @@ impl<L> RowCacheBuilder<L> {
     }
 
     /// The largest row in JSON, in bytes, 1 MiB by default: 1 byte to 64 MiB. Loading a larger row counts as a failure.
-    /// A larger row that another program has cached is not read: `get` finds no row, health names its key, and
-    /// [`get_or_load`](RowCache::get_or_load) replaces it.
+    /// A larger row that another program has cached is not read: `get` finds no row, health names the key, and
+    /// [`get_or_load`](RowCache::get_or_load) replaces the row.
     ///
     /// A row takes about four times its size in memory while it is loaded, read or written. Up to
     /// [`concurrency`](Self::concurrency) rows are loaded at once; rows above 4 MiB are read and written one at a time.
@@ -121,14 +122,15 @@ impl<L> RowCacheBuilder<L> {
         self
     }
 
-    /// Also removes the schedule of a row that does not exist according to the loader. By default, only the cached row
-    /// is removed, and the loader is asked again at the next refresh.
+    /// If the loader says that a row does not exist, also removes the schedule of the row. By default, only the cached
+    /// row is removed, and the loader is asked again at the next refresh.
     pub fn drop_missing(mut self, drop: bool) -> Self {
         self.options.drop_missing = drop;
         self
     }
 
-    /// While the store is unreachable, answers reads with the last value that this process has read. Off by default.
+    /// While the store is unreachable, answers a read of a row with the last value that this process has read. Off by
+    /// default.
     pub fn local_fallback(mut self, on: bool) -> Self {
         self.options.local_fallback = on;
         self

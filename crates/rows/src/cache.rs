@@ -25,9 +25,9 @@ use tower_pulse_redis::rows::{
     CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow,
 };
 
-/// The interval at which a caller checks whether another process has loaded a row.
+/// While another process loads a row, a caller checks at this interval whether the row is cached.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest wait after a failure, in seconds.
+/// The longest wait until a row is tried again after a failure, in seconds.
 const MAX_BACKOFF: f64 = 60.0;
 
 #[derive(Clone, Debug)]
@@ -53,7 +53,6 @@ impl Options {
     }
 }
 
-/// The cache that the daemon and the handles share.
 pub(super) struct Cache {
     pub(super) options: Options,
     pub(super) store: Arc<RedisStore>,
@@ -67,13 +66,12 @@ pub(super) struct Cache {
     pub(super) events: Events,
     /// Notified when this process schedules a row.
     pub(super) scheduled: Notify,
-    /// Rows that are being loaded for callers.
     pub(super) loads: SingleFlight<Answer>,
     /// Rows that are being read from the store for callers, with `read_through`.
     pub(super) fetches: SingleFlight<Answer>,
 }
 
-/// A row that several callers may share; `None` if it does not exist, or is not cached.
+/// A row that several callers may share; `None` if the row does not exist, or is not cached.
 pub(super) type Answer = Result<Option<ReadRow>, RowError>;
 
 pub(super) struct Refreshed {
@@ -122,10 +120,10 @@ impl Cache {
         Refreshed { row, finished }
     }
 
-    /// Leases a row and refreshes it; `None` if the row is leased or cached already. If `is_forced`, takes the lease
-    /// from another holder, and refreshes even a cached row. Waits for a permit before the lease, so a leased row never
-    /// waits for a permit. The refresh runs in its own task, which continues if the caller is dropped, because other
-    /// callers wait for the end of the lease.
+    /// Leases a row and refreshes the row; `None` if the row is leased or cached already. If `is_forced`, takes the
+    /// lease from another holder, and refreshes the row even if it is cached. Waits for a permit before the lease, so a
+    /// leased row never waits for a permit. The refresh runs in a separate task. The task continues if the caller is
+    /// dropped, because other callers wait for the end of the lease.
     #[inline(never)]
     pub(super) fn refresh_in_task<'a>(
         self: &'a Arc<Self>,
@@ -204,12 +202,13 @@ impl Cache {
                 Err(_) => return self.load_uncached(id).await,
             }
             match self.refresh_in_task(id, false).await {
-                // The row is valid even if the store did not accept it.
+                // The row is valid even if the store has not accepted it.
                 Ok(Some(refreshed)) => return refreshed.row,
                 Ok(None) => {}
                 Err(_) => return self.load_uncached(id).await,
             }
-            // The deadline starts when another process first holds the lease, because getting a permit may take long.
+            // The deadline counts from the first time that another holder has the lease, because the wait for a permit
+            // may be long.
             let now = tokio::time::Instant::now();
             if now >= *deadline.get_or_insert(now + self.options.lease()) {
                 let reason = "another process has not loaded it in time";
@@ -283,7 +282,7 @@ impl Cache {
         })
     }
 
-    /// Reads rows from the store; with `local_fallback`, remembered rows if the store fails.
+    /// Reads rows from the store. With `local_fallback`, returns remembered rows if the store fails.
     async fn fetch_many(&self, ids: &[String]) -> Result<Vec<Option<ReadRow>>> {
         let (name, max_bytes) = (&self.options.name, self.options.max_bytes);
         let error = match self.store.cached_rows(name, ids, max_bytes).await {
@@ -302,7 +301,6 @@ impl Cache {
         if stale > 0 { Ok(last) } else { Err(error) }
     }
 
-    /// Remembers a row that was read from the store, with its age.
     fn note_read(&self, id: &str, row: Option<CachedRow>) -> Option<ReadRow> {
         let row = row.map(|row| {
             let unscheduled = self.options.unscheduled_age.as_secs_f64();
@@ -318,7 +316,6 @@ impl Cache {
         row
     }
 
-    /// Remembers a row, or forgets it if it does not exist.
     fn remember(&self, id: &str, row: Option<ReadRow>) {
         if self.options.local_fallback || self.options.read_through.is_some() {
             self.local.remember(id, row);
@@ -339,7 +336,8 @@ impl Cache {
     }
 }
 
-/// The seconds until a row is tried again after a number of failures: doubled each time, with jitter.
+/// The seconds until a row is tried again after a number of failures. Each failure doubles this time, and a part of the
+/// time is random.
 fn backoff(failures: u32) -> f64 {
     let seconds = 0.5 * f64::from(1u32 << failures.min(10));
     seconds.min(MAX_BACKOFF) * (0.5 + fastrand::f64() / 2.0)

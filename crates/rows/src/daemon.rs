@@ -26,7 +26,7 @@ pub(super) struct Daemon {
     cache: Arc<Cache>,
     caches: RowCaches,
     loading: JoinSet<LoadEnd>,
-    /// The longest wait for rows that are being loaded when the task ends.
+    /// At the end of the task, the longest wait for rows that are being loaded.
     end_timeout: Duration,
     is_answered: bool,
     notices: Notices,
@@ -53,8 +53,8 @@ impl Daemon {
         }
     }
 
-    /// Refreshes due rows until the `Pulse` shuts down. Loads in progress at that moment have `end_timeout` to end. If
-    /// a load does not end by then, another daemon refreshes its row after the lease.
+    /// Refreshes due rows until the `Pulse` shuts down. Then waits at most `end_timeout` for loads in progress. If a
+    /// load takes longer, another daemon refreshes its row after the lease.
     pub(super) async fn refresh_until(mut self, mut stopped: Stopped) {
         let (cache, mut admission) = (self.cache.clone(), stopped.admission());
         while !stopped.is_set() {
@@ -71,7 +71,7 @@ impl Daemon {
                 let lease = self.lease(permits);
                 tokio::pin!(lease);
                 let Some(next) = stopped.or(Box::pin(&mut lease)).await else {
-                    // Waits for the call to end: a dropped call could lease rows that are then never loaded.
+                    // Waits for the end of the call: a dropped call could lease rows that no task then loads.
                     let _ = tokio::time::timeout(end_timeout, lease).await;
                     break;
                 };
@@ -96,7 +96,8 @@ impl Daemon {
     async fn wait(&mut self, mut wait: Duration) {
         let cache = self.cache.clone();
         let start = cache.clock.tick();
-        // The shortest wait applies while a permit is free. Otherwise, the next free permit is used at once.
+        // While a permit is free, waits at least for the shortest time. Otherwise, the next free permit is used at
+        // once.
         if cache.permits.is_free() {
             cache.clock.sleep(MIN_WAIT).await;
         }
@@ -112,7 +113,7 @@ impl Daemon {
                 }
             }
         }
-        // The leases of these rows have ended, so the next check finds when the rows are due.
+        // The leases of these rows have ended, so the next check finds out when the rows are due.
         while let Some(loaded) = self.loading.try_join_next() {
             let _ = loaded.map(|loaded| self.until_due(loaded));
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tower_pulse_core::recorder::{Counter, Recorder};
 use tower_pulse_core::row_lists::RowSums;
 
-/// An event; its discriminant is its index in `NAMES`. The first three are also counted per row.
+/// An event. Its discriminant is the index of its name in `NAMES`. The first three events are also counted per row.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Hit,
@@ -17,12 +17,12 @@ pub(super) enum Event {
 
 const NAMES: [&str; 5] = ["hits", "misses", "failures", "refreshes", "stale"];
 
-/// The counter and the sum of each event. All counters beyond `max_counters` share one value, so the sums are separate.
+/// The counter and the sum of each event. The sums are separate, because all counters beyond `max_counters` share one
+/// value.
 #[derive(Debug)]
 pub(super) struct Events([(Counter, AtomicU64); NAMES.len()]);
 
 impl Events {
-    /// The events whose counters are named after `prefix`.
     pub(super) fn new(recorder: &Recorder, prefix: &str) -> Self {
         let counter = |name| recorder.counter(&format!("{prefix}:{name}"));
         Self(NAMES.map(|name| (counter(name), AtomicU64::new(0))))

@@ -40,7 +40,7 @@ impl std::fmt::Debug for RowCache {
 }
 
 impl RowCache {
-    /// Schedules a row: it is refreshed now, and then at this interval. An interval of 0 removes the row.
+    /// Schedules a row: the row is refreshed now, and then at this interval. An interval of 0 removes the row.
     ///
     /// # Errors
     /// [`RowError::NotAllowed`], [`RowError::Full`] or [`RowError::Store`].
@@ -48,7 +48,8 @@ impl RowCache {
         self.schedule_many([(id, every)]).await
     }
 
-    /// Schedules several rows. Their first intervals are shortened at random, which spreads later refreshes.
+    /// Schedules several rows. The first interval of each row is shortened at random, so that later refreshes are
+    /// spread.
     ///
     /// # Errors
     /// Fails like [`schedule`](Self::schedule). Rows are scheduled in groups of 200; the groups before the failed one
@@ -117,7 +118,7 @@ impl RowCache {
         Ok(row.is_some())
     }
 
-    /// Returns the cached row; `None` if it is not cached.
+    /// Returns the cached row; `None` if the row is not cached.
     ///
     /// # Errors
     /// [`RowError::NotAllowed`], [`RowError::Type`], or [`RowError::Store`] if the store fails and
@@ -145,8 +146,8 @@ impl RowCache {
             .collect()
     }
 
-    /// Returns the cached row. Loads it first if it is not cached; `None` if the row does not exist. One task of one
-    /// process loads the row for all concurrent callers.
+    /// Returns the cached row. Loads the row first if it is not cached. `None` if the row does not exist. One task of
+    /// one process loads the row for all concurrent callers.
     ///
     /// A row without a schedule stays cached for [`unscheduled_age`](super::RowCacheBuilder::unscheduled_age). While
     /// the store is unreachable, the row is loaded and not cached.
@@ -174,7 +175,8 @@ impl RowCache {
     }
 }
 
-/// Lists some matching rows of a cache, and counts all of them. Failing rows come first, then the others by due time.
+/// Lists some matching rows of a cache, and counts all matching rows. Failing rows come first, then the others by due
+/// time.
 pub async fn list(cache: &RowCache, query: &RowsQuery) -> Result<RowList, StoreError> {
     cache.0.list(query).await
 }

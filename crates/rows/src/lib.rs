@@ -1,4 +1,4 @@
-//! Rows that are refreshed on schedule: the recipe *row cache*. This crate uses the recorder and the clock of
+//! The row cache: rows that are refreshed on schedule. This crate uses the recorder and the clock of
 //! `tower-pulse-core` through a handle, and the store in Redis. The crate uses neither axum nor tower.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.

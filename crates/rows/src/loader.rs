@@ -14,7 +14,7 @@ use tower_pulse_redis::rows::LoadedRow;
 
 /// Loads rows from their source, such as a database or another service.
 ///
-/// Any closure from an id to a future of `Result<Option<T>, E>` is a loader: `Ok(None)` says that the row does not
+/// Any closure from an id to a future of `Result<Option<T>, E>` is a loader. `Ok(None)` says that the row does not
 /// exist. Implement the trait for a loader that has a name or its own state.
 pub trait RowLoader: Send + Sync + 'static {
     /// The row, which is cached as JSON. For readers in other languages, the JSON should be an object.
@@ -22,7 +22,7 @@ pub trait RowLoader: Send + Sync + 'static {
     /// The reason why a row could not be loaded.
     type Error: Display + Send;
 
-    /// Loads a row; `None` if it does not exist.
+    /// Loads a row; `None` if the row does not exist.
     fn load(
         &self,
         id: String,
@@ -44,11 +44,11 @@ where
     }
 }
 
-/// A type-erased loader, which loads a row while its permit is held.
+/// A loader of any type. The permit is held until the row is loaded.
 pub(super) type AnyLoader =
     Arc<dyn Fn(String, &Permit) -> BoxFuture<'static, LoadedRow> + Send + Sync>;
 
-/// Wraps a loader with a deadline and a size limit, and turns its panics into errors.
+/// Adds a deadline and a size limit to a loader, and turns its panics into errors.
 pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize) -> AnyLoader {
     let loader = Arc::new(loader);
     Arc::new(move |id, permit| {

@@ -1,4 +1,4 @@
-//! Remembers recently read rows, hits and misses per row, and failed loads, for this process.
+//! Remembers, for this process, recently read rows, failed loads, and the hits, misses and failed loads of each row.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tower_pulse_core::row_lists::FailedRow;
 use tower_pulse_core::task::lock;
 use tower_pulse_redis::rows::short_reason;
 
-/// A row as it was read or loaded: its JSON, and its age at that time, if known.
+/// A row as it was read or loaded: the JSON, and the age of the row at that time, if known.
 #[derive(Clone, Debug)]
 pub(super) struct ReadRow {
     pub(super) json: Arc<[u8]>,
@@ -23,7 +23,6 @@ const MAX_COUNTED: usize = 10_000;
 /// The most rows whose failure is remembered.
 const MAX_FAILED: usize = 100;
 
-/// Rows that this process remembers, up to a number of bytes.
 #[derive(Debug)]
 pub(super) struct Local {
     clock: Clock,
@@ -54,7 +53,8 @@ impl Local {
         }
     }
 
-    /// The row as it was last read, if the read was less than `age` ago. The row's age includes the time since then.
+    /// The row as it was last read, if the read was less than `age` ago. The age of the row includes the time since the
+    /// read.
     pub(super) fn last(&self, id: &str, age: Duration) -> Option<ReadRow> {
         let state = lock(&self.state);
         let (_, read, row) = state.rows.get(id)?;
@@ -65,8 +65,8 @@ impl Local {
         })
     }
 
-    /// Remembers a row, or forgets it if it does not exist. Evicts the rows least recently read from the store when
-    /// there are too many bytes.
+    /// Remembers a row, or forgets the row if it does not exist. If there are too many bytes, evicts the rows that were
+    /// least recently read from the store.
     pub(super) fn remember(&self, id: &str, row: Option<ReadRow>) {
         let mut state = lock(&self.state);
         state.forget(id);
@@ -89,7 +89,7 @@ impl Local {
 
     pub(super) fn count(&self, id: &str, event: Event) {
         let counts = &mut lock(&self.state).counts;
-        // Half of the counts are reserved for rows with hits, because clients may make up ids.
+        // Half of the room is reserved for rows with hits, because clients may make up ids.
         let most = match event {
             Event::Hit => MAX_COUNTED,
             _ => MAX_COUNTED / 2,
@@ -104,7 +104,8 @@ impl Local {
         state.counts.get(id).copied().unwrap_or_default()
     }
 
-    /// Remembers why a row could not be loaded. Evicts the row with the oldest failure when there are too many.
+    /// Remembers why a row could not be loaded. If there are too many failed rows, evicts the row with the oldest
+    /// failure.
     pub(super) fn remember_failure(&self, id: &str, reason: &str) {
         let mut state = lock(&self.state);
         let mut row = state.take_failure(id).unwrap_or_default();
@@ -122,7 +123,7 @@ impl Local {
         lock(&self.state).take_failure(id);
     }
 
-    /// The rows whose last load failed, newest first.
+    /// Newest first.
     pub(super) fn failed(&self) -> Vec<FailedRow> {
         let state = lock(&self.state);
         let failed = state.failed.iter().rev();

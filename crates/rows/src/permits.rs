@@ -1,4 +1,5 @@
-//! The permits of a cache, which bound how many rows this process loads at once.
+//! The permits of a cache, which bound how many rows this process loads at once. The daemon and the callers get permits
+//! alternately.
 
 use std::any::Any;
 use std::future::Future;
@@ -6,7 +7,6 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
-/// The permits of a cache. The daemon and the callers get permits alternately.
 #[derive(Debug)]
 pub(super) struct Permits {
     /// At most two tasks wait: the daemon and one caller.
@@ -18,24 +18,24 @@ pub(super) struct Permits {
 /// The right to load one row. The right ends when the `Permit` and all futures of [`Permit::scope`] are dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
-    /// The permits that the load holds: its own, and those of all loads that wait for it, in any cache.
+    /// The permits that the load holds: its own, and those of all loads that wait for this load, in any cache.
     held: Vec<Held>,
 }
 
-/// A permit that a load holds. The load may lend the permit to a *nested* load: a load in the same cache that the first
-/// load has started, and waits for.
+/// A permit that a load holds. The load may lend the permit to a *nested* load: a load in the same cache that this load
+/// has started, and waits for.
 #[derive(Clone, Debug)]
 struct Held {
     /// The semaphore of the cache, which identifies the cache.
     semaphore: Arc<Semaphore>,
     right: Right,
-    /// Held by the one nested load that the holder of this permit waits for.
+    /// Held by the nested load to which this permit is lent.
     nested: Arc<Mutex<()>>,
 }
 
-/// Frees a permit when it is dropped. For a load that is not nested, the right is a permit of the semaphore. For a
-/// nested load, the right is the lock `nested` and the right of the waiting load, so an abort of the waiting load does
-/// not free the permit.
+/// Frees a permit when the last copy of the right is dropped. For a load that is not nested, the right is a permit of
+/// the semaphore. For a nested load, the right is the lock `nested` with the right of the waiting load. So an abort of
+/// the waiting load does not free the permit.
 type Right = Arc<dyn Any + Send + Sync>;
 
 tokio::task_local! {
@@ -61,8 +61,8 @@ impl Permits {
             .unwrap_or(false)
     }
 
-    /// Waits for a permit. A load that asks its own cache for another row would wait for itself, so the load lends its
-    /// permit to one other row at a time.
+    /// Waits for a permit. A load that asks its own cache for another row would wait for itself. So the load lends its
+    /// permit, to one nested load at a time.
     pub(super) async fn for_caller(&self) -> Permit {
         let held = HELD.try_with(Vec::clone).unwrap_or_default();
         let lender = held.iter().find(|held| held.belongs_to(self)).cloned();
@@ -76,7 +76,7 @@ impl Permits {
         self.permit(held, right)
     }
 
-    /// Waits for a permit, and takes up to `most` if more are free.
+    /// Waits for a permit. If more permits are free, takes up to `most` in all.
     pub(super) async fn for_daemon(&self, most: usize) -> Vec<Permit> {
         let mut permits = vec![self.permit(Vec::new(), Arc::new(self.acquired().await))];
         while permits.len() < most
@@ -87,7 +87,7 @@ impl Permits {
         permits
     }
 
-    /// Never `None`, because the semaphore is never closed.
+    /// `None` only if the semaphore is closed, which never happens.
     async fn acquired(&self) -> Option<OwnedSemaphorePermit> {
         self.semaphore.clone().acquire_owned().await.ok()
     }

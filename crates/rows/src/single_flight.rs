@@ -10,7 +10,6 @@ use tower_pulse_core::task::lock;
 /// The last answer for a row, and when the answer came. The task that holds the lock does the work.
 type LastAnswer<T> = Arc<tokio::sync::Mutex<Option<(Instant, T)>>>;
 
-/// The work in progress for each row.
 #[derive(Debug)]
 pub(super) struct SingleFlight<T>(Mutex<HashMap<String, LastAnswer<T>>>);
 
@@ -26,7 +25,7 @@ impl<T: Clone> SingleFlight<T> {
     pub(super) async fn join(&self, id: &str, work: impl Future<Output = T>) -> T {
         let called_at = Instant::now();
         let last = lock(&self.0).entry(id.to_owned()).or_default().clone();
-        // Declared before the lock, and therefore dropped after the lock.
+        // Declared before the guard of the lock, and therefore dropped after the guard.
         let _cleanup = Cleanup { flights: self, id };
         let mut last = last.lock_owned().await;
         match &*last {

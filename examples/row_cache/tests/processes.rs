@@ -51,7 +51,6 @@ async fn two_processes_read_a_scheduled_offer_from_the_cache() {
         }
     })
     .await;
-    // Offer 7 is sold each second.
     until("the stock falls", async || stock(&mut b, 7).await < first).await;
     let before = (stats(&mut a).await, stats(&mut b).await);
     for _ in 0..300 {
@@ -109,7 +108,7 @@ async fn the_rows_of_a_process_that_is_killed_are_refreshed_by_another() {
     })
     .await;
     first.kill_9();
-    // All rows are refreshed, including those that the dead process had leased.
+    // All rows are refreshed, even those that the dead process had leased.
     until("every row is loaded after the kill", async || {
         let rows = b.json("/admin/pulse/api/rows?limit=100").await;
         let rows = rows["rows"].as_array().unwrap().clone();
@@ -132,7 +131,7 @@ async fn rows_are_refreshed_again_after_redis_was_away() {
     })
     .await;
     server.freeze();
-    // Meanwhile, the database has the answer.
+    // While Redis is away, the offer comes from the database.
     let offer = a.get("/offers/7").await;
     assert_eq!(offer.status, 200, "{}", offer.text());
     server.thaw();

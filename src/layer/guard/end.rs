@@ -22,7 +22,7 @@ static NO_DETAILS: RequestDetails<'static> = RequestDetails {
 };
 
 impl Guard {
-    /// Ends the request with the head of its response. Never inlined, like [`start`](Self::start).
+    /// Ends the request with the head of its response. Never inlined, for the reason that [`start`](Self::start) gives.
     #[inline(never)]
     pub(in crate::layer) fn responded(
         &mut self,
@@ -71,8 +71,8 @@ impl Guard {
         }
     }
 
-    /// Ends a request whose context is not registered, or that has details, timers or a failure. Does nothing if the
-    /// request has ended.
+    /// Ends a request whose context is not registered, or that may have details, timers or a failure. Does nothing if
+    /// the request has ended.
     #[cold]
     #[inline(never)]
     fn finish_other(
@@ -90,11 +90,11 @@ impl Guard {
             return;
         };
         let ended = ended(&handle);
-        // This order keeps timers from covering more than the request's time, and from being drained before the
-        // request.
+        // The timers end before the request, so that they cover no more than its time. They are added after the
+        // request, so that no drain takes them without the request.
         let timers = scope.map(|scope| scope.end(&handle));
-        let within = timers.as_ref().filter(|_| ended.is_error);
-        let failure = failure.or_else(|| within?.failure.as_ref());
+        let error_timers = timers.as_ref().filter(|_| ended.is_error);
+        let failure = failure.or_else(|| error_timers?.failure.as_ref());
         let request_details = RequestDetails {
             timers: timers.as_ref(),
             failure,
@@ -201,7 +201,6 @@ fn finish(
     handle.finish_request(start, ended, polls, details);
 }
 
-/// The outcome of a request that ends with the head of its response.
 fn ended_with(handle: &ContextHandle, head: &ResponseHead<'_>) -> Ended {
     Ended {
         outcome: Outcome::from_status(head.status.as_u16()),
@@ -210,7 +209,6 @@ fn ended_with(handle: &ContextHandle, head: &ResponseHead<'_>) -> Ended {
     }
 }
 
-/// Whether a response counts as an error, by the user's rule if there is one.
 fn is_error(recording: &RecordingState, head: &ResponseHead<'_>) -> bool {
     match recording.error_rule() {
         None => head.is_error(),

@@ -1,5 +1,5 @@
-//! The guard of a measurement. A measurement ends exactly once: with a response, an error, a cancelled or panicking
-//! request, or the end of a body.
+//! The guard of a measurement. A measurement ends exactly once: with a response, the end of a body, an error, a panic,
+//! or the drop of the request.
 
 mod end;
 
@@ -19,12 +19,13 @@ use tower_pulse_model::outcome::Outcome;
 pub(super) use end::is_unrecorded;
 
 thread_local! {
-    /// Contexts that inner layers have given to requests of outer layers on this thread. An outer layer
-    /// takes its context when the inner service returns.
+    /// Contexts that inner layers have given to requests of outer layers on this thread. When the inner service
+    /// returns, an outer layer takes the context for its request.
     static OVERRIDES: RefCell<Vec<ContextOverride>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The measurement of one request. Dropping it without an end records the request as cancelled or panicked.
+/// The measurement of one request. If the guard is dropped before the end, the request counts as cancelled, as panicked
+/// or, after the head of the response, as `body_aborted`.
 pub(super) struct Guard {
     /// `None` if the request is not recorded, or has ended.
     context: Option<RequestContext>,
@@ -49,7 +50,6 @@ pub(super) struct ActiveRequest<'a> {
 }
 
 impl ActiveRequest<'_> {
-    /// Ends the work on the request.
     #[inline(always)]
     pub(super) fn leave(self) {
         let mut active = ManuallyDrop::new(self);
@@ -74,7 +74,7 @@ fn add_override(new: ContextOverride) {
             .iter_mut()
             .find(|old| old.recorder_id == new.recorder_id)
         {
-            // A route template does not replace a name or function of another layer.
+            // A route template does not replace the context that a name or a function gives.
             Some(old) if new.is_for_unmatched && !old.is_for_unmatched => {}
             Some(old) => *old = new,
             None => overrides.push(new),
@@ -87,8 +87,8 @@ impl Guard {
     /// Begins the measurement of a request. Measures nothing if the request is not recorded, or if an outer layer of
     /// the same `Pulse` already measures it. The method and the extensions are those of the head.
     ///
-    /// Never inlined into a user's crate, so that the functions that it calls are inlined here, once. A request is then
-    /// faster in `benches/peers`.
+    /// Never inlined into a user's crate, so that the functions that it calls are inlined into it, once. A request is
+    /// then faster in `benches/peers`.
     #[inline(never)]
     pub(super) fn start<'a>(
         state: &Arc<ServiceState>,
@@ -113,8 +113,8 @@ impl Guard {
         Self::start_unseen(state, &head())
     }
 
-    /// Begins the measurement of any other request: its context is not in the slot, or it has a span, or an outer layer
-    /// measures it.
+    /// Begins the measurement of a request whose context is not in the slot of its service, or that has a span, or that
+    /// an outer layer may measure.
     #[cold]
     #[inline(never)]
     fn start_unseen(state: &Arc<ServiceState>, head: &Head<'_>) -> Self {
@@ -139,7 +139,7 @@ impl Guard {
         guard
     }
 
-    /// Opens the span of the request, if the request is recorded here. Spans within it find the request by its scope.
+    /// Opens the span of the request, if the request is recorded here.
     fn open_span(&mut self, recording: &RecordingState) {
         if self.context.is_some()
             && let Some((span, scope)) = RequestSpan::open(recording, self.start)
@@ -163,8 +163,8 @@ impl Guard {
         }
     }
 
-    /// Marks this thread as working on the request, until [`ActiveRequest::leave`]. Used for the service's call. Before
-    /// it, only a request with a span has timers.
+    /// Marks this thread as working on the request, until [`ActiveRequest::leave`]. Used for the call of the service:
+    /// before this call, only a request with a span has timers to restore.
     #[inline(always)]
     pub(super) fn enter(&mut self) -> ActiveRequest<'_> {
         let before = active::enter(self.id);
@@ -186,7 +186,8 @@ impl Guard {
         self.span.enter();
     }
 
-    /// Like [`enter`](Self::enter), for the polls after the call: also gives the request's timers back to this thread.
+    /// Like [`enter`](Self::enter), for the polls after the call. Also begins the poll if an earlier poll has ended,
+    /// and always restores the request's timers.
     #[inline(always)]
     pub(super) fn resume(&mut self) -> ActiveRequest<'_> {
         if self.polls.has_ended_one()
@@ -276,7 +277,7 @@ impl Guard {
         let Some(context) = self.context.take() else {
             return;
         };
-        // Registering fills the slot, so that the route's next request allocates nothing.
+        // The registration fills the slot, so that the route's next request allocates nothing.
         let Some(recorded) = context.into_recorded() else {
             return;
         };
@@ -312,8 +313,8 @@ fn has_span(recording: &RecordingState) -> bool {
         && matches!(recording.spans.get(), Some(spans) if spans.is_installed())
 }
 
-/// The clock of the recorder, if the request is recorded. Optimized for registered contexts, because each poll calls
-/// this function twice.
+/// The clock of the recorder, if the request is recorded. Optimized for registered contexts, because most polls call
+/// this function.
 #[inline(always)]
 fn clock(context: Option<&RequestContext>) -> Option<&Clock> {
     match context {

@@ -5,10 +5,8 @@ use pulse_browser::page::{Page, quoted};
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-/// The number of measurements of each figure.
 const RUNS: usize = 15;
 
-/// Contexts of the large service.
 const CONTEXTS: u32 = 2_000;
 
 #[tokio::main]

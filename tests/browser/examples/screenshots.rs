@@ -1,5 +1,5 @@
-//! Writes every screen in both themes, 390, 1,440 and 1,920 pixels wide, to `target/screenshots/`, and README's picture:
-//! `make screenshots`.
+//! Writes every screen in both themes, 390, 1,440 and 1,920 pixels wide, to `target/screenshots/`. Also writes README's
+//! picture: `make screenshots`.
 #![allow(clippy::print_stdout, reason = "prints where the pictures are")]
 
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use pulse_browser::page::Page;
 use pulse_browser::screens::SCREENS;
 use pulse_browser::shop::Shop;
 
-/// The incident in the pictures, which fills most parts of the dashboard.
+/// The incident in the pictures, unless `DEMO_INCIDENT` names another. This one fills most parts of the dashboard.
 const INCIDENT: &str = "bad_deploy";
 
-/// README's picture, and its maximum size in bytes.
+/// README's picture.
 const PICTURE: &str = "docs/overview.png";
-const PICTURE_LIMIT: usize = 300_000;
+const MAX_PICTURE_BYTES: usize = 300_000;
 
 /// The sizes of the pictures, named by their width.
 const SIZES: [(&str, Size); 3] = [
@@ -42,7 +42,10 @@ async fn main() {
                 let picture = page.screenshot().await;
                 if name == "overview-light-1440.png" && incident == INCIDENT {
                     let size = picture.len();
-                    assert!(size <= PICTURE_LIMIT, "README's picture has {size} bytes");
+                    assert!(
+                        size <= MAX_PICTURE_BYTES,
+                        "README's picture has {size} bytes"
+                    );
                     write(root.join(PICTURE), &picture);
                 }
                 write(pictures.join(name), &picture);

@@ -1,6 +1,6 @@
-//! The dashboard of one version with the API of another version, as when both serve behind one load balancer:
-//! `make test-all-versions`. The argument is the demo of the other version. Prints what each screen shows.
-//! Fails if a screen breaks, or shows neither its figures nor the reason why it has none.
+//! Shows the dashboard of one version with the API of another, as when both versions serve behind one load balancer:
+//! `make test-all-versions`. The argument is the demo of the other version. Prints what each screen shows. Fails if a
+//! screen shows neither its figures nor a reason why they are missing.
 #![allow(clippy::print_stdout, reason = "the output is a table")]
 
 use std::path::PathBuf;
@@ -11,7 +11,6 @@ use pulse_browser::proxy::ReverseProxy;
 use pulse_browser::rig::demo::{Demo, built};
 use pulse_browser::screens::SCREENS;
 
-/// Both demos have the same past and the same incident.
 const ENV: [(&str, &str); 2] = [("DEMO_HISTORY", "3h"), ("DEMO_INCIDENT", "bad_deploy")];
 
 /// The screen shows answers, and the dashboard reports no problem.

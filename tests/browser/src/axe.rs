@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::page::Page;
 
-/// axe-core's script. npm puts the script into the target directory, if its digest is that of the lock file.
+/// axe-core's script, which npm downloads into the target directory. npm compares the digest with the lock file.
 static SCRIPT: LazyLock<String> = LazyLock::new(|| {
     let test = std::env::current_exe().expect("the path of this test");
     // The test binary is in `target/PROFILE/deps`.
@@ -32,10 +32,10 @@ static SCRIPT: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Page {
-    /// The rules of axe-core that the current screen breaks, with the elements that break them. Checks one rule, or all
-    /// rules if `rule` is `None`.
+    /// The rules of axe-core that the current screen breaks, each with up to three of the elements that break it.
+    /// Checks one rule, or all rules if `rule` is `None`.
     pub async fn violations(&self, rule: Option<&str>) -> Vec<String> {
-        // The debugger runs the script, because the page's policy allows only the page's own scripts.
+        // The debugger runs the script, because the page's content security policy allows only the page's own scripts.
         if !self.eval::<bool>("typeof axe === 'object'").await {
             self.run(&format!("{};undefined", *SCRIPT)).await;
         }

@@ -13,8 +13,8 @@ use crate::devtools::DevTools;
 use crate::rig::process::{Leashed, TempDir};
 
 /// Debian's paths of Chromium. The first one that exists is used, unless the environment variable `CHROMIUM` names
-/// another path. The shell is Chromium without windows or menus, and needs half of the CPU time. The tests do not use
-/// the script in `/usr/bin` that starts the shell, because the shell would outlive the script.
+/// another path. `chromium-headless-shell` has no windows or menus, and needs half the CPU time of `chromium`. Debian
+/// also has a script in `/usr/bin` that starts this program, but the program would outlive the script.
 const BINARIES: [&str; 2] = [
     "/usr/lib/chromium/chromium-headless-shell",
     "/usr/bin/chromium",
@@ -23,8 +23,8 @@ const BINARIES: [&str; 2] = [
 /// The time in which Chromium must listen, on a machine that is busy with other tests.
 const START: Duration = Duration::from_secs(30);
 
-/// A headless browser that makes no requests of its own. Tabs in the background run at full speed. Tabs share a few
-/// processes, because starting a process takes longer than most tests.
+/// The browser makes no requests of its own, and tabs in the background run at full speed. Tabs share a few processes,
+/// because starting a process takes longer than most tests.
 const ARGUMENTS: &str = "--headless=new --remote-debugging-port=0 --lang=en-US --mute-audio --no-first-run
     --no-default-browser-check --disable-extensions --disable-sync --disable-background-networking
     --disable-component-update --disable-default-apps --disable-breakpad --disable-crash-reporter
@@ -36,9 +36,8 @@ const ARGUMENTS: &str = "--headless=new --remote-debugging-port=0 --lang=en-US -
 /// A running Chromium.
 pub struct Chromium {
     devtools: DevTools,
-    /// Runs the tasks that read and write the connection. Each test has its own runtime, which ends earlier.
+    /// Runs the tasks that read and write the connection. Each test has its own runtime, which ends with the test.
     runtime: tokio::runtime::Handle,
-    // Before `dir`, so that the process is gone when its directory is removed.
     _process: Leashed,
     _dir: TempDir,
 }
@@ -69,7 +68,7 @@ impl Chromium {
             .block_on(DevTools::connect(&url))
             .unwrap_or_else(|error| panic!("cannot connect to Chromium: {error}"));
         let handle = runtime.handle().clone();
-        // The runtime lives as long as the process.
+        // The runtime must live as long as the process.
         std::mem::forget(runtime);
         Self {
             devtools,
@@ -79,7 +78,6 @@ impl Chromium {
         }
     }
 
-    /// The connection to the browser, for new tabs.
     pub(crate) fn devtools(&self) -> &DevTools {
         &self.devtools
     }
@@ -109,6 +107,8 @@ fn launch(dir: &Path) -> Leashed {
     command
         .arg(format!("--user-data-dir={}", dir.join("profile").display()))
         .args(ARGUMENTS.split_whitespace())
+        // Debug builds test: optimizing a script takes longer than a test runs it. Release builds measure.
+        .args(cfg!(debug_assertions).then_some("--js-flags=--no-opt,--no-maglev"))
         // A host name of another site, which resolves to this machine.
         .arg("--host-resolver-rules=MAP rebound.example 127.0.0.1")
         .env("XDG_CONFIG_HOME", dir.join("config"))
@@ -133,7 +133,7 @@ fn zone() -> String {
         0 => 1,
         east => east,
     };
-    // These names count the hours west of UTC.
+    // The number in these names counts the hours west of UTC.
     format!("Etc/GMT{:+}", -east)
 }
 
@@ -146,7 +146,7 @@ fn devtools_url(dir: &Path, process: &mut Leashed) -> String {
     let end = Instant::now() + START;
     loop {
         let file = std::fs::read_to_string(dir.join("profile/DevToolsActivePort"));
-        // The file has the port and the path, each on a line. The path comes last.
+        // The first line has the port, the second the path of the URL.
         if let Ok(text) = file
             && let Some((port, path)) = text.split_once('\n')
             && path.starts_with("/devtools/browser/")

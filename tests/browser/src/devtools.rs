@@ -15,8 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-/// The time in which Chromium must answer a call.
-const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 type Answer = Result<Value, String>;
@@ -28,7 +27,6 @@ pub(crate) struct Event {
     pub(crate) params: Value,
 }
 
-/// A connection, which clones share.
 #[derive(Clone)]
 pub(crate) struct DevTools {
     calls: mpsc::UnboundedSender<String>,
@@ -45,9 +43,10 @@ struct Pending {
 }
 
 impl DevTools {
-    /// Connects to a browser's URL, `ws://127.0.0.1:…/devtools/browser/…`. Tasks of the current runtime read and write.
+    /// Connects to a browser's URL, `ws://127.0.0.1:…/devtools/browser/…`. Tasks of the current runtime send and
+    /// receive the messages.
     pub(crate) async fn connect(url: &str) -> Result<Self, tungstenite::Error> {
-        // A picture or a large value of the page is one message.
+        // A picture or a large value of the page is one message, so messages may have any size.
         let config = tungstenite::protocol::WebSocketConfig::default()
             .max_message_size(None)
             .max_frame_size(None);
@@ -61,7 +60,6 @@ impl DevTools {
         Ok(Self { calls, pending })
     }
 
-    /// Calls a method of the browser. Panics if the method fails.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
         let answer = self.call_in(None, method, params).await;
         answer.unwrap_or_else(|error| panic!("{error}"))
@@ -92,7 +90,7 @@ impl DevTools {
         }
         // If the connection has ended, `answer` is an error, because all senders of answers are dropped.
         let _ = self.calls.send(call.to_string());
-        match tokio::time::timeout(ANSWER, answer).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
             Ok(Ok(answer)) => answer.map_err(|error| format!("{method}: {error}")),
             error => Err(format!("{method}: {error:?}")),
         }
@@ -107,7 +105,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Calls a method in the tab.
     pub(crate) async fn try_call(&self, method: &str, params: Value) -> Answer {
         self.devtools.call_in(Some(&self.id), method, params).await
     }
@@ -117,7 +114,7 @@ impl Session {
         answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Waits for all events that the page has caused so far. The browser sends them before its answer.
+    /// Waits for all events that the page has caused so far. The browser sends these events before it answers a call.
     pub(crate) async fn catch_up(&self) {
         for _ in 0..2 {
             let params = json!({"expression": "undefined"});

@@ -9,11 +9,11 @@ use crate::page::Page;
 pub struct Size(i64, i64);
 
 impl Size {
-    /// A laptop's window. In this size, users find answers without scrolling.
+    /// A small window on a desktop, in which users must find answers without scrolling.
     pub const DESKTOP: Self = Self(1280, 900);
     /// A large screen.
     pub const LARGE: Self = Self(1920, 1080);
-    /// The most common size.
+    /// A common size of a window on a desktop.
     pub const USUAL: Self = Self(1440, 900);
     /// A tablet.
     pub const TABLET: Self = Self(768, 1024);
@@ -28,7 +28,7 @@ pub enum Media {
     Light,
     /// A dark page.
     Dark,
-    /// A light page in the few colours of the system.
+    /// A light page in the few colours that the system allows, as for users who need high contrast.
     ForcedColors,
     /// A light page on which nothing moves.
     ReducedMotion,
@@ -64,7 +64,7 @@ impl Page {
 
     /// Cuts the tab off from the network, or connects it again.
     pub async fn set_offline(&self, is_offline: bool) {
-        // This method is deprecated in Chromium, but no single newer method also tells the page that it is offline.
+        // Chromium deprecates this method, but no newer method both cuts the network and tells the page about the cut.
         let conditions = json!({
             "offline": is_offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1,
         });
@@ -78,7 +78,6 @@ impl Page {
             .await;
     }
 
-    /// Lets the tab behave as if it had the focus.
     pub(crate) async fn keep_focus(&self) {
         let enabled = json!({"enabled": true});
         self.call("Emulation.setFocusEmulationEnabled", enabled)

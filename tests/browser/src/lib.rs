@@ -11,8 +11,8 @@
 //! # Why no library
 //!
 //! The crates chromiumoxide and headless_chrome also drive Chromium over its DevTools protocol. Both compile the whole
-//! protocol as types: 70 to 90 s of processor time, a fifth of the build of all tests. The tests need two dozen methods
-//! of the protocol, which `devtools` calls by name, with JSON.
+//! protocol as types: 70 to 90 s of processor time, a fifth of the build of all tests. The tests need 22 methods of
+//! the protocol, which `devtools` calls by name, with JSON.
 
 pub mod axe;
 pub mod chromium;

@@ -165,7 +165,7 @@ impl Page {
             .await
     }
 
-    /// How many elements match.
+    /// The number of elements that match.
     pub async fn count(&self, query: &str) -> usize {
         self.eval(&format!("$$({}).length", quoted(query))).await
     }
@@ -237,7 +237,7 @@ impl Page {
             let files = std::fs::read_dir(self.downloads.path()).expect("a directory");
             for file in files.flatten() {
                 let name = file.file_name().to_string_lossy().into_owned();
-                // Chromium reserves the name, and puts the file there when it is complete.
+                // While a download runs, its file has another name, or is empty.
                 let is_partial = name.ends_with(".crdownload") || name.starts_with('.');
                 let text = std::fs::read_to_string(file.path()).unwrap_or_default();
                 if !is_partial && !text.is_empty() {
@@ -280,7 +280,7 @@ impl Page {
         self.watch().await.complaints()
     }
 
-    /// The watch, after all events until now.
+    /// The watch, updated by all events so far.
     async fn watch(&self) -> MutexGuard<'_, Watch> {
         self.tab.catch_up().await;
         let mut watch = lock(&self.watch);
@@ -313,7 +313,7 @@ impl Drop for Page {
             let devtools = Chromium::shared().devtools();
             devtools.call("Target.disposeBrowserContext", context).await;
         });
-        // This call blocks the thread of the test's runtime, so the browser's own runtime catches up.
+        // This call blocks the test's runtime. The task above runs in the browser's own runtime.
         has_caught_up.recv().expect("the page answers");
         let mut watch = lock(&self.watch);
         watch.update(self.tab.take_events());
@@ -322,14 +322,13 @@ impl Drop for Page {
     }
 }
 
-/// A field of an answer from the browser.
 fn text(answer: &Value, name: &str) -> String {
     let text = answer[name].as_str();
     text.unwrap_or_else(|| panic!("{answer} has no {name}"))
         .to_owned()
 }
 
-/// A string as JavaScript.
+/// A string literal of JavaScript.
 pub fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

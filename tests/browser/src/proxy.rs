@@ -58,7 +58,7 @@ impl ReverseProxy {
         self.set(Some(Arc::new(alteration)));
     }
 
-    /// Alters the answers to all questions of a request from now on, given the names of the questions.
+    /// From now on, alters the list of answers to each request, given the names of the questions.
     pub fn alter_answers(
         &self,
         alteration: impl Fn(&[&str], &mut [Value]) + Send + Sync + 'static,
@@ -71,7 +71,7 @@ impl ReverseProxy {
         });
     }
 
-    /// Alters the body of each answer to a question from now on.
+    /// From now on, alters the body of each answer to `question`.
     pub fn alter_each(
         &self,
         question: &'static str,
@@ -86,7 +86,7 @@ impl ReverseProxy {
         });
     }
 
-    /// Alters no more answers.
+    /// Stops altering answers.
     pub fn heal(&self) {
         self.set(None);
     }

@@ -7,7 +7,7 @@ use crate::page::Page;
 pub struct Screen {
     /// The name in `body[data-screen]`.
     pub name: &'static str,
-    /// The fragment of its URL.
+    /// The fragment of the screen's URL.
     pub fragment: &'static str,
 }
 

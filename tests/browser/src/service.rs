@@ -1,4 +1,4 @@
-//! Services in this process: with the dashboard at other paths than in the demo, with hostile names, or special pasts.
+//! Services in this process, with what the demo lacks: the dashboard at other paths, hostile names, special pasts.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -32,14 +32,14 @@ pub const MOUNT_PATHS: [&str; 4] = [
     "/served/pulse/",
 ];
 
-/// The minutes in which [`Service::with_quiet_minutes`] has no requests.
+/// The minutes in which [`Service::with_quiet_minutes`] has no requests, counted from the start of its past.
 pub const QUIET: Range<i64> = 10..15;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Names that would do harm if the page did not show them as text, and names that are very long.
+/// Names that would do harm if the page did not show them as text, and a very long name.
 pub const HOSTILE: [&str; 7] = [
     "<img src=x onerror=alert(1)>",
     "\"><script>alert(2)</script>",
@@ -58,7 +58,6 @@ pub struct Service {
     _others: Vec<Pulse>,
 }
 
-/// A server on a free port. Dropping it closes the port.
 pub(crate) struct Serving {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -107,10 +106,10 @@ impl Service {
         service
     }
 
-    /// A service with a fallback without a name, and with cancelled requests, as with a layer inside of a timeout. With
-    /// `is_empty`, the layer is added before the routes, and no request is recorded.
+    /// A service that uses the layer wrongly: the fallback has no name, and requests are cancelled, as by a timeout
+    /// around the layer. If `is_empty`, the layer is added before the routes instead, so no request is recorded.
     pub async fn misused(is_empty: bool) -> Self {
-        let (clock, hand) = Clock::manual(Clock::system().now_seconds());
+        let (clock, manual_clock) = Clock::manual(Clock::system().now_seconds());
         let pulse = built(Pulse::builder().clock(clock));
         let routes = Router::new().route("/", get(|| async { "home" }));
         let app = match is_empty {
@@ -131,7 +130,7 @@ impl Service {
             }
         }
         service.flush().await;
-        hand.advance(Duration::from_secs(10));
+        manual_clock.advance(Duration::from_secs(10));
         service
     }
 
@@ -164,7 +163,8 @@ impl Service {
     }
 
     /// A service with 20 requests of 20 ms in each of the last 30 minutes and in the present one. One minute has six
-    /// more requests: one of 900 ms, and five of 300 ms. Of the five, four are among the five slowest of the hour.
+    /// more requests: one of 900 ms, and five of 300 ms. The list of the hour's five slowest requests has the one, and
+    /// four of the five.
     pub async fn with_slow_minute() -> Self {
         let begin = half_an_hour_ago();
         let millis = |at| match at == begin + 25 * MINUTE {
@@ -181,7 +181,8 @@ impl Service {
         Self::with_past(builder, (begin, DAY / 2), None, |_| vec![10, 20, 30]).await
     }
 
-    /// A service with the requests of eight days: 20 in each half hour of a working day from 9 to 17 UTC, 2 in all others.
+    /// A service with the requests of eight days: 20 in each half hour of a working day from 9 to 17 UTC, and 2 in each
+    /// other half hour.
     pub async fn with_week() -> Self {
         // Requests exactly at the start of an hour would be drained with the requests of the hour before.
         let begin = (Clock::system().now_seconds() / HOUR - 8 * 24) * HOUR + 20;
@@ -196,8 +197,8 @@ impl Service {
         Self::with_past(builder(), (begin, HOUR / 2), None, millis).await
     }
 
-    /// A service with requests at the start of each interval since `begin`, and at most one gap. `millis_at` returns
-    /// the durations of the requests at a start.
+    /// A service with requests at the start of each interval since `begin`. The service did not run during `gap`.
+    /// `millis_at` returns the durations of the requests at the start of an interval, in milliseconds.
     async fn with_past(
         builder: Builder,
         (begin, interval): (i64, i64),
@@ -240,8 +241,8 @@ impl Service {
         service
     }
 
-    /// A service of two instances. The requests of one page are the slowest hundred. Another page, of orders, has a
-    /// target and trace ids, which link to `url`. One request for an order failed at the second instance.
+    /// A service of two instances. The 100 slowest requests are all to `POST /report`. `GET /orders/{id}` has a target
+    /// of its own, and trace ids that link to `url`. One request for an order failed, on the second instance.
     pub async fn with_slow_requests(url: &str) -> Self {
         let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
         let instance = |name: &str| {
@@ -292,7 +293,7 @@ impl Service {
 
     /// A service in which 12 requests of a path have been in flight for four minutes.
     pub async fn hanging() -> Self {
-        let (clock, hand) = Clock::manual(Clock::system().now_seconds());
+        let (clock, manual_clock) = Clock::manual(Clock::system().now_seconds());
         let pulse = built(Pulse::builder().clock(clock).instance("web-1"));
         let order = async |Path(id): Path<u32>| match id {
             0 => StatusCode::OK,
@@ -313,7 +314,7 @@ impl Service {
         for seconds in [240, 1] {
             let sent = pulse.simulation().heartbeat().await;
             sent.expect("a store in memory");
-            hand.advance(Duration::from_secs(seconds));
+            manual_clock.advance(Duration::from_secs(seconds));
         }
         service
     }
@@ -379,13 +380,12 @@ impl Service {
         (service, is_logged_out)
     }
 
-    /// Serves an application and the dashboard.
     async fn serve(pulse: Pulse, app: Router) -> Self {
         let app = app.merge(mounted(&pulse));
         Self::with_app(pulse, app).await
     }
 
-    /// Serves an application that has the dashboard.
+    /// Serves an application that already has the dashboard.
     async fn with_app(pulse: Pulse, app: Router) -> Self {
         Self {
             serving: Serving::start(app).await,

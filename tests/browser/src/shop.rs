@@ -21,7 +21,7 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// Starts a demo in memory with these variables.
+    /// Starts a demo in memory with these environment variables.
     pub async fn start(env: &[(&str, &str)]) -> Self {
         Self {
             demo: Demo::start_within(PATIENCE, built(), &[], env).await,

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::devtools::{Event, Session};
 
-/// Runs in each document before its own scripts, so that no report of its policy is missed. Defines `$` and `$$`, as
-/// the browser's console does.
+/// Runs in each document before the document's own scripts, so that no report of the content security policy is missed.
+/// Defines `$` and `$$`, as the browser's console does.
 const PRELUDE: &str = "document.addEventListener('securitypolicyviolation', (report) => console.error(
     `CSP report: ${report.violatedDirective} forbids ${report.blockedURI} at ${report.sourceFile}:${report.lineNumber}`));
     window.$ = (query) => document.querySelector(query);
@@ -23,7 +23,7 @@ pub struct Exchange {
     pub status: Option<i64>,
     /// Whether the answer came from the browser's cache.
     pub is_cached: bool,
-    /// Bytes that came over the network: headers, and the body as it was encoded.
+    /// Bytes that came over the network: the headers and the encoded body.
     pub bytes: f64,
 }
 
@@ -42,7 +42,6 @@ impl Exchange {
 pub(crate) struct Watch {
     /// The host of the first URL. Requests may go only to this host.
     pub(crate) host: Option<String>,
-    /// Errors that contain one of these texts are ignored.
     pub(crate) tolerated: Vec<String>,
     exchanges: Vec<Exchange>,
     errors: Vec<String>,

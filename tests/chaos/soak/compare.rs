@@ -8,7 +8,7 @@ use super::traffic::Ledger;
 use crate::faults::service::{PREFIX, by_day, statistics};
 use crate::rig::server::issue;
 
-/// A stored total, and the amounts that limit it.
+/// A stored total, and the amounts from which its limits follow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compared {
     pub answered: i64,
@@ -33,7 +33,7 @@ impl Compared {
     }
 }
 
-/// Compares those totals of one instance that are in `stored`.
+/// Compares the totals of one instance, as far as they are in `stored`.
 pub fn compare(ledger: &Ledger, stored: &Tally) -> Vec<(Key, Compared)> {
     let total = |tally: &Tally, key: &Key| tally.get(key).copied().unwrap_or(0);
     let keys = ledger.keys().into_iter();
@@ -49,7 +49,6 @@ pub fn compare(ledger: &Ledger, stored: &Tally) -> Vec<(Key, Compared)> {
     compared.collect()
 }
 
-/// Reads the totals of these keys from Redis.
 pub async fn read_keys(conn: &mut MultiplexedConnection, keys: &[Key]) -> Tally {
     let mut stored = Tally::new();
     for key in keys {

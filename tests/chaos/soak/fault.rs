@@ -12,12 +12,11 @@ use crate::rig::wait::until;
 #[derive(Debug)]
 pub struct Site {
     pub server: RedisServer,
-    /// The proxy between the instances and the server.
     pub proxy: Proxy,
     pub fleet: Vec<Instance>,
 }
 
-/// The last four are conditions. [`set`] begins and ends the faults that cause them.
+/// The last four are the names of conditions, whose faults [`set`] begins and ends.
 const FAULTS: [&str; 10] = [
     "killed connections",
     "killed instance",
@@ -38,7 +37,6 @@ pub struct Plan {
     /// The time from the start of the ten-second period until the fault begins: less than a flush interval.
     pub offset: Duration,
     instance: usize,
-    /// How long the fault lasts.
     pub length: Duration,
     /// How often a momentary fault happens within `length`.
     times: u32,
@@ -65,7 +63,6 @@ impl Plan {
         plans
     }
 
-    /// Causes the fault, and ends it.
     pub async fn inflict(&self, site: &mut Site) {
         let let_it_last = || tokio::time::sleep(self.length);
         // The time between two occurrences of a momentary fault.
@@ -109,7 +106,7 @@ impl Plan {
 
 /// Starts a server that writes each change to disk before it answers.
 pub async fn start_server() -> RedisServer {
-    // Redis counts the backlog as used memory. A small backlog hardly changes the samples of `used_memory`.
+    // Redis counts the replication backlog as used memory. A small backlog hardly changes the samples of `used_memory`.
     let server = RedisServer::builder().arg("--repl-backlog-size", "64kb");
     server.durable().start().await
 }

@@ -11,20 +11,18 @@ use crate::rig::demo::Demo;
 use crate::rig::http::Client;
 use crate::rig::wait::look_until;
 
-/// An instance with its clients.
 #[derive(Debug)]
 pub struct Instance {
     pub life: Life,
     pub began: Instant,
     pub process: Demo,
     pub traffic: Traffic,
-    /// A loss or a reset that the health of the instance has reported. No run may have one.
+    /// A loss, a reset or dropped samples that health has reported. Each of these fails the run.
     pub loss: Option<String>,
     url: String,
 }
 
 impl Instance {
-    /// Starts an instance that connects to Redis at `url`, and its clients.
     pub async fn start(instance: usize, url: String, seed: u64) -> Self {
         let life = Life {
             instance,
@@ -55,7 +53,7 @@ impl Instance {
         self.traffic.reconnect(self.life, address);
     }
 
-    /// The JSON answer of `path`; `None` if the answer is an error, or takes more than three seconds. While the store
+    /// The JSON answer of `path`. `None` if the answer is an error, or takes more than three seconds. While the store
     /// is silent, an answer takes two seconds.
     pub async fn get(&self, path: &str) -> Option<Value> {
         let answer = async {
@@ -67,7 +65,6 @@ impl Instance {
         (answer.status == 200).then(|| answer.json())
     }
 
-    /// The health of the instance, if it answers.
     pub async fn health(&mut self) -> Option<Value> {
         let health = self.get("/admin/pulse/api/health").await?;
         let pointers = ["/flush/lost", "/flush/store_resets", "/recording/dropped"];
@@ -91,7 +88,6 @@ impl Instance {
         .await;
     }
 
-    /// The last warnings and errors in the instance's log, newest first.
     pub fn last_warnings(&self) -> Vec<String> {
         let log = self.process.stderr();
         let lines = log.lines().rev();

@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 /// Number of pages of an instance. The last but one answers with 404, the last with 500.
 pub const PAGES: i64 = 8;
-/// Number of products, which are the ids of a ranking.
+/// Number of products of an instance. The products are the ids of the ranking [`SOLD`].
 const PRODUCTS: i64 = 10;
 /// The ranking of the products of all instances.
 pub const SOLD: &str = "sold";
-/// The ranking of the lives of all instances. Each answered request adds one to its life, so the ranking shows which
-/// lives lack requests.
+/// The ranking of the lives of all instances. Each answered request adds one to the life that answered, so the ranking
+/// shows which lives lack requests.
 pub const LIVES: &str = "lives";
 
 /// A life of an instance: the time from a start to the next kill.
@@ -47,7 +47,6 @@ impl Life {
     }
 }
 
-/// The quantities that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// The book's counters of requests by path.
@@ -56,17 +55,14 @@ pub enum Quantity {
     Errors,
     /// The counts in the book's statistics of paths and timers.
     Statistics,
-    /// The requests by path as `api/paths` answers them, from the records of each minute.
+    /// The requests by path in `api/paths`, from the records of each minute.
     Records,
-    /// The answers of class 4xx, from the same records.
+    /// The requests with a 4xx by path, from the same records.
     ClientErrors,
     /// A counter of the service.
     Counters,
-    /// The scores of a ranking.
     Rankings,
-    /// The counts of timers.
     Timers,
-    /// The scores of the ranking of lives.
     Lives,
 }
 
@@ -105,7 +101,6 @@ impl Order {
         }
     }
 
-    /// The path and query of the request, which the service reads.
     pub fn path(&self, life: Life) -> String {
         let (route, page, items) = (life.route(self.page), self.page, self.items);
         let (product, points, timings) = (self.product, self.points, self.timings);

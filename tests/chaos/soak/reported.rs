@@ -1,4 +1,4 @@
-//! The conditions of a soak: the time until an instance reports a condition, and the time until no instance does.
+//! The time until an instance reports a condition, and the time until no instance does.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use super::fault::Site;
 use super::fleet::Instance;
 use crate::faults::denials::SERVER_FAULTS;
 
-/// A condition must be reported within 10 s of the start of its fault, and must end within 10 s of the end. Reading the
-/// health may take 0.5 s more.
+/// A condition must be reported within 10 s of its fault's start, and must end within 10 s of the fault's end. Reading
+/// the health may take 0.5 s more.
 const LIMIT: Duration = Duration::from_millis(10_500);
-/// The time after which waiting for a condition ends without success.
+/// The longest wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between two reads of the health.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -20,7 +20,6 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The conditions that are not in [`SERVER_FAULTS`].
 const OTHERS: [&str; 3] = ["unreachable", "silent_instance", "replaced_key"];
 
-/// All conditions that the soak waits for.
 pub fn conditions() -> Vec<&'static str> {
     let server = SERVER_FAULTS.iter().map(|fault| fault.0);
     server.chain(OTHERS).collect()
@@ -35,7 +34,7 @@ pub async fn set(condition: &str, begins: bool, site: &Site, instance: usize) {
         "silent_instance" if begins => process.freeze(),
         "silent_instance" => process.thaw(),
         "replaced_key" if begins => site.server.run("SET pulse:pulse:instances x").await,
-        // The instances replace the key.
+        // Nothing to do: the instances replace the key.
         "replaced_key" => {}
         _ => {
             let fault = SERVER_FAULTS.iter().find(|fault| fault.0 == condition);
@@ -44,14 +43,14 @@ pub async fn set(condition: &str, begins: bool, site: &Site, instance: usize) {
     }
 }
 
-/// Two times in seconds for each fault of a condition: from its start until the condition was reported, and from its
-/// end until the condition ended.
+/// For each fault of a condition, two durations in seconds: from the fault's start until the condition was reported,
+/// and from the fault's end until the condition ended.
 #[derive(Debug, Default)]
 pub struct Reported(BTreeMap<&'static str, Vec<(f64, f64)>>);
 
 impl Reported {
     /// Causes the fault of a condition until an instance reports the condition, and then waits until none does. Returns
-    /// a text if either took too long.
+    /// a message if one of the two took too long.
     pub async fn inflict(&mut self, condition: &'static str, site: &mut Site) -> Option<String> {
         set(condition, true, site, 2).await;
         let reported = time_until(site, condition, true).await;
@@ -102,7 +101,7 @@ async fn time_until(site: &mut Site, condition: &str, is_reported: bool) -> Dura
 
 /// Whether an instance reports a condition; `None` if it does not answer.
 async fn reports(instance: &mut Instance, condition: &str) -> Option<bool> {
-    // An instance notices some conditions only by reading. A read takes longer while the store is silent.
+    // An instance notices some conditions only by reading. While the store is silent, a read exceeds this timeout.
     let read = instance.get("/admin/pulse/api/paths?window=5m");
     let _ = tokio::time::timeout(2 * PAUSE, read).await;
     let health = instance.health().await?;

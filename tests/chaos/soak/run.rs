@@ -1,4 +1,4 @@
-//! One run, from the start of the fleet to the table.
+//! One run, from the start of the fleet to the tables.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,7 +18,6 @@ use crate::rig::fold::{JournalKeys, fold_unfolded};
 use crate::rig::proxy::Proxy;
 
 const INSTANCES: usize = 3;
-/// A fault begins every ten seconds.
 const PERIOD: Duration = Duration::from_secs(10);
 /// The least time between the end of a fault and the next fault.
 const LEAST_PAUSE: Duration = Duration::from_secs(3);
@@ -27,7 +26,6 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The time within which the API must answer at the end.
 const PATIENCE: Duration = Duration::from_secs(15);
 const HOUR: i64 = 3_600;
-/// The most violations that are printed.
 const MOST_PRINTED: usize = 30;
 /// Counts of health that must be 0 at the end.
 const ZERO: [&str; 7] = [
@@ -40,7 +38,7 @@ const ZERO: [&str; 7] = [
     "/recording/overflowed",
 ];
 
-/// Runs the soak for `length`, and prints the tables. Returns whether no rule was violated.
+/// Runs the soak for `length`, and prints the tables. Returns whether there was no violation.
 pub async fn run(length: Duration, seed: u64) -> bool {
     wait_for_next_hour(length).await;
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -56,7 +54,7 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         let offset = plans.get(number).map(|plan| plan.offset);
         start + PERIOD * number as u32 + offset.unwrap_or_default()
     };
-    // The store knows all instances before the first fault.
+    // Before the first fault, the store must know all instances.
     watch(&mut site, &mut samples, begin(0) + LEAST_PAUSE).await;
     for (number, plan) in plans.iter().enumerate() {
         plan.inflict(&mut site).await;
@@ -67,12 +65,12 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         };
         let (at, lasted) = (start.elapsed().as_secs(), plan.length.as_secs_f64());
         eprintln!("{at:>5} s  {}, {lasted:.1} s; {recovery}", plan.fault);
-        // After each planned fault comes the fault of a condition. An instance must report the condition.
+        // Each planned fault is followed by the fault of a condition, which an instance must report.
         let condition = conditions[number % conditions.len()];
         report
             .faults
             .extend(reported.inflict(condition, &mut site).await);
-        // The instances must recover before the next kill, which may lose only the last flush interval.
+        // The next kill may lose only the last flush interval, so the instances must recover first.
         let _ = recover(&mut site, Instant::now() + PERIOD).await;
         watch(&mut site, &mut samples, next).await;
         if start.elapsed() >= length {
@@ -112,8 +110,8 @@ pub async fn run(length: Duration, seed: u64) -> bool {
     has_passed
 }
 
-/// The book's statistics cover two hours. If a run would touch a third hour, and the next hour begins within three
-/// minutes, waits for the next hour.
+/// Waits for the next hour if the run would otherwise touch three hours, and at most three minutes are left. The book's
+/// statistics cover only two hours.
 async fn wait_for_next_hour(length: Duration) {
     let (length, passed) = (length.as_secs() as i64 + 120, now() % HOUR);
     let left = HOUR - passed;
@@ -228,7 +226,7 @@ async fn settle(site: &mut Site, report: &mut Report, began: i64) {
             "| {quantity:?} | {answered} | {stored} | {difference} | -{at_kills} | {unanswered} |"
         );
     }
-    // The counter of all requests and the counters by path can be in different calls. A kill can prevent one call.
+    // The counter of all requests and the counters by path may be in different calls, of which a kill may prevent one.
     let (all, hits) = (by_day(&mut conn, "hits").await, sums[&Quantity::Hits]);
     let is_wrong = (all - hits.stored).abs() > hits.at_kills + hits.unanswered;
     report.fault_if(is_wrong, format!("{all} hits, {} by path", hits.stored));

@@ -10,7 +10,7 @@ use crate::faults::service::PREFIX;
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::issue;
 
-/// The age at which the sampling of a process begins. A younger process still allocates the memory that it needs.
+/// Only older processes are sampled: a younger process still allocates the memory that it needs.
 const WARM_UP: Duration = Duration::from_secs(30);
 
 /// The samples of one number, and the allowed growth of its median between the last two thirds of the run.
@@ -63,7 +63,8 @@ impl Samples {
     pub fn new(site: &Site) -> Self {
         let names = site.fleet.iter().map(|instance| instance.life.name());
         let rss = |name| Series::new(format!("memory of {name}, kB"), [0.1, 4_096.0, 0.0]);
-        // Each minute adds a table of records, up to 130, and slices to the counters, up to 120 of each precision.
+        // Each minute adds a table of records, of which 130 are kept, and slices of counters, of which 120 of each
+        // precision are kept.
         let used_memory = Series::new("used_memory of Redis, kB", [0.1, 256.0, 64.0]);
         let journal = Series::new("entries of the journal", [0.0, 64.0, 0.0]);
         Self {

@@ -30,7 +30,7 @@ pub async fn serve() {
         number: variable(LIFE).parse().unwrap(),
     };
     let builder = Pulse::builder().redis(variable(REDIS)).prefix(PREFIX);
-    // Cleaning is frequent, to notice a denied command between two faults.
+    // Cleaning is frequent, so that a denied command is noticed between two faults.
     let builder = builder.clean_interval(Duration::from_secs(2));
     let pulse = builder.instance(life.name()).build().unwrap();
     let flushed = pulse.clone();

@@ -24,22 +24,21 @@ pub const LAST_INTERVAL: Duration = Duration::from_millis(1_500);
 /// The totals of the requests that the clients of an instance have sent.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Totals of requests that were answered in full.
     pub answered: Tally,
-    /// Totals of requests that were sent, but not answered, because the instance was killed. The store may have them.
+    /// Totals of requests that were sent, but not answered, because the instance was killed. The store may have these
+    /// requests.
     pub unanswered: Tally,
-    /// Totals of requests that were answered within the [`LAST_INTERVAL`] before a kill. The store may lack them.
+    /// Totals of requests that were answered within the [`LAST_INTERVAL`] before a kill. The store may lack these
+    /// requests.
     pub at_kills: Tally,
     /// Unexpected answers, one line each.
     pub faults: Vec<String>,
     /// The requests that were answered last, oldest first.
     recent: VecDeque<(Instant, Order, Life)>,
-    /// The number of clients that have lost their connection.
     disconnected: usize,
 }
 
 impl Ledger {
-    /// The keys of all requests that were sent.
     pub fn keys(&self) -> BTreeSet<Key> {
         let keys = self.answered.keys().chain(self.unanswered.keys());
         keys.cloned().collect()
@@ -57,7 +56,6 @@ impl Ledger {
     }
 }
 
-/// The clients of an instance.
 #[derive(Debug)]
 pub struct Traffic {
     ledger: Arc<Mutex<Ledger>>,
@@ -101,7 +99,6 @@ impl Traffic {
         }
     }
 
-    /// Connects the clients to the next life of the instance.
     pub fn reconnect(&self, life: Life, address: SocketAddr) {
         self.life.send_replace(Some((life, address)));
     }

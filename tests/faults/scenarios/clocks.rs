@@ -50,8 +50,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let (mut kills, mut faults) = (0, Vec::new());
     for turn in 1..=hours as i64 * TURNS {
         for instance in &instances {
-            // The samples of the first drain in a second count for the previous second. So a drain precedes the
-            // requests.
+            // The first drain in a second counts samples for the second before, so a drain precedes the requests.
             instance.service.settle().await;
             let hour = hour_of(instance.clock.now_seconds());
             let served = oracle.entry(hour).or_insert_with(|| vec![0; PAGES]);
@@ -94,8 +93,8 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     }
     let first = &instances[0].service;
     let mut report = Report::at_the_end(first, &server).await;
-    // The statistics have only two hours, and counters of short precisions even less, so these are not compared with
-    // all requests. No sample may be late or skewed.
+    // The statistics have only two hours, and counters of short precisions even less, so neither is compared with all
+    // requests. No sample may be late or skewed.
     let is_whole = |line: &String| {
         let parts = ["statistics", "hits at 60 s", "hits at 300 s"];
         !parts.iter().any(|part| line.starts_with(part))

@@ -20,7 +20,7 @@ end
 redis.call('DEL', ARGV[1])
 return payloads";
 
-/// Deletes a key. Returns the numbers of requests to pages and of bytes in the journal that were not folded.
+/// Deletes a key. Returns the requests to pages and the bytes in those entries of the journal that were not folded.
 async fn delete(conn: &mut MultiplexedConnection, key: &str) -> (i64, u64) {
     let script = redis::Script::new(DELETE);
     let mut call = script.key(keys().state);
@@ -32,7 +32,6 @@ async fn delete(conn: &mut MultiplexedConnection, key: &str) -> (i64, u64) {
     (requests.sum(), bytes.sum())
 }
 
-/// The number of requests to pages in an entry.
 fn requests_in(payload: &[u8]) -> i64 {
     let mut reader = EntryReader::new(payload).unwrap();
     let mut requests = 0;
@@ -47,8 +46,8 @@ fn requests_in(payload: &[u8]) -> i64 {
 }
 
 /// Deletes only the journal or, if `is_state`, only the state. Health reports a deleted journal as a hole of some
-/// bytes. A deleted state is a reset: the journal is orphaned, and the calls in doubt are counted as lost. Every other
-/// time, no instance folds, so the exact number of missing requests is known.
+/// bytes. A deleted state is a reset: the journal is orphaned, and the calls in doubt are counted as lost. Before
+/// every other deletion, the test stops folding, so the exact number of missing requests is known.
 pub async fn deleted(is_state: bool, times: u64, seed: u64) -> Report {
     let key = match is_state {
         true => keys().state,

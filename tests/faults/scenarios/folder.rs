@@ -13,11 +13,9 @@ use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
 
-/// The number of processes that may fold.
 const CANDIDATES: usize = 3;
-/// The time in which another instance must fold.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(7);
-/// The deadline of all other waits.
+/// The deadline of each wait.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The number of contexts in each step: so few that a round has several steps even on a fast server.
 const STEP: &str = "8";
@@ -29,7 +27,6 @@ struct Candidate {
     demo: Demo,
     client: Client,
     instance: String,
-    /// The number of requests that the demo has answered.
     answered: u64,
 }
 
@@ -100,7 +97,6 @@ impl Fleet {
         }
     }
 
-    /// The candidate that folds.
     async fn folder(&mut self) -> Option<usize> {
         let folder = keys().folder(&mut self.conn).await?;
         let mut instances = self.candidates.iter();

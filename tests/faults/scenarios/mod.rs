@@ -47,7 +47,7 @@ impl Report {
     pub async fn at_the_end_with(service: &Service, stored: impl AsyncFnOnce() -> Stored) -> Self {
         let start = Instant::now();
         service.settle().await;
-        let drained = start.elapsed().as_secs_f64();
+        let flushed = start.elapsed().as_secs_f64();
         let ended = service.pulse.shutdown().await;
         let stored = stored().await;
         let health = service.health();
@@ -57,11 +57,11 @@ impl Report {
             faults: service.differences(&stored),
             notes: vec![
                 format!("{} calls failed", health.flush.errors),
-                format!("drained in {drained:.1} s"),
+                format!("flushed in {flushed:.1} s"),
             ],
             ..Self::default()
         };
-        // The finest precisions retain two and ten minutes. A run may take longer.
+        // The precisions of 1 s and 5 s retain two and ten minutes. A run may take longer.
         let is_finest =
             |line: &String| line.starts_with("hits at 1 s") || line.starts_with("hits at 5 s");
         report.faults.retain(|line| !is_finest(line));
@@ -93,7 +93,6 @@ impl Report {
         self.fault_if(!is_clean, line);
     }
 
-    /// Adds the report of another part of the same scenario.
     fn add(&mut self, other: Self) {
         self.expected += other.expected;
         self.stored += other.stored;
@@ -101,7 +100,6 @@ impl Report {
         self.notes.extend(other.notes);
     }
 
-    /// Panics unless all numbers are exact.
     pub fn assert_exact(&self) {
         assert!(self.faults.is_empty(), "{self:#?}");
         assert_eq!(self.stored, self.expected, "{self:#?}");

@@ -13,13 +13,12 @@ use crate::rig::fold::fold_unfolded;
 use crate::rig::http::Client;
 use crate::rig::server::RedisServer;
 
-/// The connections to one process.
 pub const CONNECTIONS: usize = 4;
 
 /// Clients that send requests, one after another, until they are stopped or the server stops answering.
 pub struct Clients(Vec<JoinHandle<(Vec<Answer>, u64)>>);
 
-/// The time of an answer, and the time that it took.
+/// The moment of an answer, and the time since its request.
 type Answer = (Instant, Duration);
 
 impl Clients {
@@ -74,8 +73,8 @@ impl Clients {
     }
 }
 
-/// Starts the demo with its own prefix and a flush each `interval` milliseconds. Lets the demo serve for `millis`, and
-/// ends it by `end`. Returns the times of the answers, in order, and the number of requests in Redis.
+/// Starts the demo with a prefix of its own and a flush each `interval` milliseconds. Lets the demo serve for `millis`,
+/// and ends it by `end`. Returns the times of the answers, in order, and the number of requests in Redis.
 async fn run_demo(
     server: &RedisServer,
     round: u64,
@@ -96,7 +95,7 @@ async fn run_demo(
     pause(millis).await;
     end(&demo).await;
     let answered = clients.answers().await;
-    // Appended calls are safe, and the next folder folds them.
+    // Calls that were appended are not lost: the next folder would fold them.
     fold_unfolded(&url, &prefix).await;
     let mut conn = server.connection().await;
     let stored = counter(&mut conn, &prefix, "hits:GET /ping", 86_400).await;
@@ -152,7 +151,8 @@ pub async fn sigkill(rounds: u64, interval: u64, allowed: Duration, seed: u64) -
 }
 
 impl Report {
-    /// Adds processes that have ended. When a connection is closed, one request may be served without an answer.
+    /// Adds processes that have ended. When a connection is closed, one of its requests may be served without an
+    /// answer.
     pub fn add_ended(&mut self, answered: i64, stored: i64, connections: i64) {
         let unanswered = (stored - answered).clamp(0, connections);
         let line = format!("{stored} stored, {answered} answered");

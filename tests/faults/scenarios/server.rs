@@ -15,7 +15,7 @@ fn stepwise(url: &str) -> tower_pulse::Builder {
     crate::faults::service::builder(url).fold_step_contexts(8)
 }
 
-/// Kills the server `kills` times at moments when, according to its files, a round has begun and not ended.
+/// Kills the server until `kills` kills were in the middle of a round, according to the server's files.
 pub async fn servers_killed(kills: u64, seed: u64) -> Report {
     let server = RedisServer::start_durable().await;
     let proxy = Proxy::start(server.port()).await;
@@ -63,9 +63,8 @@ async fn until_linked(replica: &RedisServer) {
 struct Pair {
     primary: RedisServer,
     replica: RedisServer,
-    /// A connection to the replica.
     conn: MultiplexedConnection,
-    /// A proxy before the primary.
+    /// A proxy in front of the primary.
     proxy: Proxy,
 }
 
@@ -107,7 +106,6 @@ impl Pair {
         }
     }
 
-    /// Waits until the replica has some requests.
     async fn until_replicated(&self) {
         let are_replicated = async || Stored::read(&mut self.conn.clone()).await.total() > 0;
         until("some requests are replicated", are_replicated).await;

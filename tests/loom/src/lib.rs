@@ -1,1 +1,1 @@
-//! Tests only: `make loom`.
+//! This package has only tests: `make loom`.

@@ -1,4 +1,4 @@
-//! The breaks: changes that each make a script violate one of its guarantees.
+//! The breaks. Each break is a change of a script that violates a guarantee.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl Break {
     /// Returns the broken script.
     ///
     /// # Errors
-    /// If the text to replace does not occur exactly once, as after a change of the script.
+    /// The script does not contain the text to replace exactly once, for example after a change of the script.
     pub(crate) fn apply(&self, source: &str) -> Result<String, String> {
         match source.matches(self.from).count() {
             1 => Ok(source.replacen(self.from, self.to, 1)),
@@ -33,7 +33,7 @@ impl Break {
     }
 }
 
-/// The breaks of one script: name, text to replace, replacement.
+/// The breaks of each script: name, text to replace, replacement.
 macro_rules! breaks {
     ($($script:literal: [$($name:literal, $from:literal => $to:literal;)*])*) => {
         pub(crate) const BREAKS: &[Break] = &[$($(
@@ -96,7 +96,7 @@ breaks! {
     "a repeated call counts as a gap",
     "if fence >= seq then" => "if fence > seq then";
 
-    "a call after a lost one is appended",
+    "a call after a lost call is appended",
     "if fence ~= tonumber(ARGV[4]) then" => "if fence > tonumber(ARGV[4]) then";
 
     "a fence of 20 digits is accepted",
@@ -159,7 +159,7 @@ breaks! {
     "the answer does not report the removal of another program's entries",
     "{'DONE', id, low, attended, refusal}" => "{'DONE', id, low, attended}";
 
-    "the answer to a duplicate says that its call is folded",
+    "the answer to a repeated call says that the call is folded",
     "{'DUPLICATE', head, low" => "{'DUPLICATE', low, low";
 ]
 "acquire": [
@@ -199,10 +199,10 @@ breaks! {
     "folders of older versions wait although no entry is left",
     "if low == head then redis.call('HSET', KEYS[1], 'need', 0) end" => "";
 
-    "a takeover does not learn the newest stamp of its round",
+    "a takeover does not learn when the newest entry of the interrupted round was appended",
     "judged_upto == upto and stamp or ''" => "''";
 
-    "a takeover uses the newest stamp of another round",
+    "a takeover uses the time of the newest entry of another round",
     "judged_upto == upto and stamp or ''" => "stamp or ''";
 
     "acquiring the lease needs free memory",
@@ -300,7 +300,7 @@ breaks! {
     "the end of the roll-up is not stored",
     ", 'rolled', ARGV[16], 'judged'" => ", 'judged'";
 
-    "the newest stamp of a round is not stored",
+    "the time of the newest entry of a round is not stored",
     ", 'judged', upto .. ' ' .. ARGV[8])" => ")";
 
     "the version that folders need is not reset when no entry is left",
@@ -566,7 +566,7 @@ breaks! {
     "the counters of all requests are forgotten",
     "name == '<all>' or " => "";
 
-    "contexts that are not forgotten end the stage",
+    "after a page of contexts that stay, no context is examined",
     "return #old" => "return position == 0 and #old or 0";
 
     "a forgotten context stays in the ranking",

@@ -1,11 +1,11 @@
 //! Breaks the Lua scripts in one place at a time, and prints which test notices each break, for `make lua-breaks`.
-//! Fails unless tests notice all breaks.
+//! Fails if a break remains unnoticed.
 //!
 //! The breaks are made in a copy of the scripts. The tests are built once, because they read the scripts from the
 //! folder that `PULSE_LUA_FOLDER` names.
 //!
-//! Each argument selects the breaks whose script or name contains this text. `PULSE_LUA_FROM=65` begins with the 65th
-//! selected break, to continue an earlier run.
+//! Each argument selects the breaks whose script or name contains the argument. `PULSE_LUA_FROM=65` begins with the
+//! 65th selected break, to continue an earlier run.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -29,7 +29,7 @@ const FILTERS: [Filter; 5] = [
     &["cleaning::"],
     &["faults::"],
 ];
-/// The tests of the scripts of rows, which no other test runs.
+/// The tests that run the scripts of rows on a real server.
 const ROW_FILTERS: [Filter; 1] = [&["rows::"]];
 /// The time limit in seconds for a filter's tests: a break can make a loop endless. The tests take up to a minute, or
 /// several minutes on a busy machine.
@@ -176,7 +176,8 @@ impl Tests {
         Ok(None)
     }
 
-    /// Runs tests until one fails, and fails again alone: on a busy machine, a test may fail by chance.
+    /// Returns the first test that fails among others, and fails again alone. On a busy machine, a test may fail by
+    /// chance.
     fn failing_test(&self, args: &[&str]) -> Result<Option<String>, Box<dyn Error>> {
         let mut skipped = Vec::new();
         loop {

@@ -111,7 +111,7 @@ impl Line {
         self.attributes.contains(attribute)
     }
 
-    /// The value that an attribute assigns to a word.
+    /// The value that an attribute assigns to a word such as `rename`.
     fn value(&self, word: &str) -> Option<&str> {
         let (_, value) = self.attributes.split_once(&format!("{word} = \""))?;
         value.split('"').next()

@@ -7,7 +7,6 @@ use pulse_rig::process::free_port;
 use pulse_rig::server::RedisServer;
 use pulse_rig::wait::{PATIENCE, until};
 
-/// Ends a program by a signal, and returns its stderr.
 async fn end(program: &Demo, signal: &str) -> String {
     program.signal(signal);
     let status = program.wait_exit(PATIENCE).await;

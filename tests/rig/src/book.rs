@@ -1,11 +1,12 @@
 //! The functions of *Redis in Action*, chapters 5.2.1 to 5.2.3, as another program would call them.
 //!
-//! These functions are the reference for the book's keys: they and tower-pulse must read each other's keys. Each
-//! function follows the printed code, command by command. If the printed code is wrong, the function's documentation
-//! describes the difference. `prefix` precedes every key; in the book it is `""`.
+//! These functions are the reference for the book's keys: tower-pulse must read the keys that these functions write,
+//! and these functions the keys of tower-pulse. Each function follows the printed code, command by command. If the
+//! printed code is wrong, the function's documentation describes the difference. `prefix` precedes every key; the book
+//! has no prefix.
 //!
 //! Some functions use WATCH, which belongs to a connection. Therefore, give each caller its own connection, not a clone
-//! of a shared one.
+//! of a shared connection.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +93,8 @@ pub async fn clean_counters_pass(
     cleaned
 }
 
-/// Removes an empty counter from `known:`, unless another client adds to it meanwhile. Returns whether it was removed.
+/// Removes an empty counter from `known:`, unless another client adds to the counter meanwhile. Returns whether the
+/// counter was removed.
 async fn forget_if_empty(
     conn: &mut MultiplexedConnection,
     known_key: &str,
@@ -157,7 +159,7 @@ async fn update_stats(
         if let Some((count, sum, _)) = totals {
             return (count, sum);
         }
-        // Another client began a new hour between WATCH and EXEC: try again.
+        // Tries again, because another client began a new hour between WATCH and EXEC.
     }
     panic!("update_stats: no transaction has succeeded within five seconds");
 }
@@ -175,8 +177,8 @@ pub struct Stats {
 
 /// `get_stats`: the members of a statistics key, and the average.
 ///
-/// `kind` also selects the hour: `AccessTime:last` is the previous hour. Panics if the set or a member is missing, in
-/// which case the printed code fails.
+/// `kind` also selects the hour: `AccessTime:last` is the previous hour. Panics if the set or a member is missing. The
+/// printed code fails too in this case.
 pub async fn get_stats(
     conn: &mut MultiplexedConnection,
     prefix: &str,

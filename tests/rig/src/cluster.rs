@@ -10,7 +10,6 @@ use super::process::free_port_with_bus;
 use super::server::{self, Builder, RedisServer, issue};
 use super::wait::{PATIENCE, look_until, until};
 
-/// Number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 const PRIMARIES: usize = 3;
 
@@ -32,7 +31,7 @@ pub struct Node {
     tls_port: Option<u16>,
 }
 
-/// The state of a node, as the node describes it.
+/// The state that a node reports of itself.
 #[derive(Debug, Default)]
 struct NodeState {
     id: String,
@@ -59,7 +58,7 @@ impl Tls {
         ]
     }
 
-    /// Makes a server listen with TLS on a port too.
+    /// Makes a server also listen with TLS, on `port`.
     pub fn add_to(&self, server: Builder, port: u16) -> Builder {
         let settings = self.settings(port).into_iter();
         settings.fold(server, |server, (name, value)| {

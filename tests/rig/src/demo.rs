@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::process::{Leashed, TempDir, free_port, resident_bytes};
 
-/// The example `demo`, which `cargo test` and `make chaos` build beside the test that runs.
+/// The example `demo`, which `make test` and `make chaos` build beside the test that runs.
 pub fn built() -> PathBuf {
     built_example("demo")
 }
@@ -37,11 +37,11 @@ pub fn built_example(name: &str) -> PathBuf {
     example
 }
 
-/// A running binary that listens on the address in `LISTEN`. Dropping it kills the process.
+/// A running binary that listens on the address in `LISTEN`. Dropping this value kills the process.
 #[derive(Debug)]
 pub struct Demo {
     address: SocketAddr,
-    // Before `dir`, so that the process is gone when its directory is removed.
+    // Dropped before `dir`, so that the process is gone when its directory is removed.
     process: Mutex<Leashed>,
     dir: TempDir,
 }
@@ -128,7 +128,7 @@ impl Demo {
         self.process().kill_9();
     }
 
-    /// Waits for at most `timeout` until the process has ended; `None` if it still runs.
+    /// Waits for at most `timeout` until the process has ended; `None` if the process still runs.
     pub async fn wait_exit(&self, timeout: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + timeout;
         loop {
@@ -140,7 +140,7 @@ impl Demo {
         }
     }
 
-    /// The memory of the process (`VmRSS`), in bytes; panics if it has ended.
+    /// The memory of the process (`VmRSS`), in bytes. Panics if the process has ended.
     pub fn rss_bytes(&self) -> u64 {
         resident_bytes(self.pid())
     }

@@ -1,4 +1,4 @@
-//! Comparing answers.
+//! Compares answers.
 
 use serde_json::Value;
 

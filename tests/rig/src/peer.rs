@@ -39,7 +39,6 @@ impl Peer {
         self.port
     }
 
-    /// `redis://127.0.0.1:PORT/`
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }

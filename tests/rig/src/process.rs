@@ -7,12 +7,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A child process that ends with the test. Dropping it kills the child.
+/// A child process that ends with the test. Dropping this value kills the child.
 ///
 /// If the test process ends without dropping its values (SIGKILL, abort, `process::exit`), the *watcher* kills the
-/// child and removes its directory. The watcher is a shell that reads a pipe from the test process; the pipe closes
-/// when the test process ends. Children of the child are not killed. Because they may write to the directory for a
-/// moment longer, the watcher tries up to three times to remove it.
+/// child and removes the child's directory. The watcher is a shell that reads a pipe from the test process; the pipe
+/// closes when the test process ends. Children of the child are not killed, and may write to the directory for a moment
+/// longer. So the watcher tries up to three times to remove the directory.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,
@@ -189,7 +189,7 @@ pub fn processor_millis(pid: u32) -> f64 {
     ticks.sum::<f64>() * 10.0
 }
 
-/// The memory of a process (`VmRSS`), in bytes; panics if it has ended.
+/// The memory of a process (`VmRSS`), in bytes. Panics if the process has ended.
 pub fn resident_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -201,7 +201,7 @@ pub fn resident_bytes(pid: u32) -> u64 {
 ///
 /// The port is below the kernel's range for outgoing connections, which begins at 32768. While a server is down, an
 /// outgoing connection could take the server's port if the port were in that range. Even a client that reconnects to
-/// this port could take it, and connect to itself.
+/// the server could get the server's port as its own, and connect to itself.
 ///
 /// While this process runs, no test process gets the same port again.
 pub fn free_port() -> u16 {
@@ -216,7 +216,7 @@ pub fn free_port_with_bus() -> u16 {
     free_ports(&[0, BUS])
 }
 
-/// A port that is free, as are the ports at these distances from it. The process holds the reservations until it ends.
+/// A port for which the ports at all of these distances are free. This process holds the reservations until its end.
 fn free_ports(distances: &[u16]) -> u16 {
     static HELD: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
     let most = distances.iter().copied().max().unwrap_or(0);
@@ -233,8 +233,8 @@ fn free_ports(distances: &[u16]) -> u16 {
 }
 
 /// Reserves a TCP port without a listener by binding the UDP port of the same number. To find out whether the TCP port
-/// has a listener, this function connects to it. Listening instead would be a race: a child that another test forks at
-/// that moment would inherit the listener, and hold it until `exec`.
+/// has a listener, this function connects to the port. Listening instead would be a race: a child that another test
+/// forks at that moment would inherit the listener, and keep the port busy until `exec`.
 fn reserve(port: u16) -> Option<UdpSocket> {
     let is_closed = TcpStream::connect(("127.0.0.1", port))
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);

@@ -15,7 +15,7 @@ use super::resp::Frames;
 
 /// Dropping the proxy closes all connections.
 ///
-/// A new connection is reset if the proxy cannot connect to the server, its *upstream*.
+/// A new connection is reset if the proxy cannot connect to the server, the *upstream*.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -27,7 +27,7 @@ pub struct Proxy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swallow {
     /// The connection stays open until a cut. Requests reach the server, but no reply reaches the client, because the
-    /// client would take a later reply for the swallowed one.
+    /// client would take a later reply for the swallowed reply.
     Hang,
     /// The connection is reset once the server has answered all requests whose replies are swallowed.
     Cut,
@@ -88,7 +88,7 @@ impl Proxy {
         self.state.upstream.store(port, SeqCst);
     }
 
-    /// Resets all open connections, but serves later ones.
+    /// Resets all open connections, but serves later connections.
     pub fn cut(&self) {
         self.state.cuts.send_modify(|cuts| *cuts += 1);
     }
@@ -104,18 +104,17 @@ impl Proxy {
         self.set(|faults| faults.is_black_hole = is_black_hole);
     }
 
-    /// Sets the delay before each chunk of reply is forwarded.
+    /// Sets the delay before each chunk of replies is forwarded.
     pub fn delay(&self, delay: Duration) {
         self.set(|faults| faults.delay = delay);
     }
 
-    /// With this probability, swallows the replies to a chunk of requests that a client sends. The requests reach the
-    /// server.
+    /// With this probability, swallows the replies to a chunk of requests that a client sends. The server executes the
+    /// requests.
     ///
-    /// The replies to earlier requests are still delivered, but no part of any other reply. So a request without an
-    /// answer has been executed. The seed makes the sequence of decisions repeatable, but the order of the traffic
-    /// decides which request gets which decision. The replies to a handshake can be swallowed too: connect first, or
-    /// let the client try again.
+    /// From then on, the client gets only the replies to earlier requests. The seed makes the sequence of decisions
+    /// repeatable, but the order of the traffic decides which request gets which decision. The replies to a handshake
+    /// can be swallowed too: connect first, or let the client try again.
     pub fn swallow_replies(&self, probability: f64, seed: u64, then: Swallow) {
         self.state.rng.lock().unwrap().seed(seed);
         self.set(|faults| faults.swallow = Some((probability, then)));
@@ -143,7 +142,6 @@ impl Proxy {
         self.state.swallowed.load(SeqCst)
     }
 
-    /// Number of truncated replies.
     pub fn truncated(&self) -> u64 {
         self.state.truncated.load(SeqCst)
     }

@@ -12,7 +12,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Reads the next chunk. Returns the position after each message that ends inside it.
+    /// Reads the next chunk. Returns the position after each message that ends in the chunk.
     pub fn feed(&mut self, chunk: &[u8]) -> Vec<usize> {
         let mut ends = Vec::new();
         let mut at = 0;

@@ -41,10 +41,8 @@ pub struct Watched {
 
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
-    /// The password of the servers.
-    pub servers: Option<&'static str>,
-    /// The password of the Sentinels.
-    pub sentinels: Option<&'static str>,
+    pub server_password: Option<&'static str>,
+    pub sentinel_password: Option<&'static str>,
     /// The certificate of the Sentinels, which then also listen with TLS.
     pub tls: Option<Tls>,
 }
@@ -54,7 +52,7 @@ struct Sentinel {
     port: u16,
     tls_port: u16,
     password: Option<&'static str>,
-    // Before `_dir`, so that the process is gone when its directory is removed.
+    // Dropped before `_dir`, so that the process is gone when its directory is removed.
     process: Mutex<Leashed>,
     _dir: TempDir,
 }
@@ -66,9 +64,9 @@ impl Sentinels {
     }
 
     pub async fn start_with(setup: Setup) -> Self {
-        let primary = Watched::start(setup.servers, |server| server).await;
+        let primary = Watched::start(setup.server_password, |server| server).await;
         let port = primary.proxy.port();
-        let replica = || Watched::start(setup.servers, |server| server.replica_of(port));
+        let replica = || Watched::start(setup.server_password, |server| server.replica_of(port));
         let (first, second) = tokio::join!(replica(), replica());
         let mut sentinels = Vec::new();
         for _ in 0..SENTINELS {
@@ -104,8 +102,8 @@ impl Sentinels {
         }
     }
 
-    /// Makes the Sentinels wait ten minutes before they replace the primary, because a primary is slow on a busy
-    /// machine. Waits until a failover in progress is over.
+    /// Makes the Sentinels wait ten minutes before they replace the primary. Otherwise, they could replace a primary
+    /// that is only slow, on a busy machine. Waits until a failover in progress is over.
     pub async fn hold(&self) {
         for sentinel in &self.sentinels {
             let setting = ["down-after-milliseconds", "600000"];
@@ -187,15 +185,14 @@ impl Sentinels {
         after
     }
 
-    /// Cuts the server off from Sentinels and other servers. Clients that connect to the server directly still reach
-    /// it.
+    /// Cuts the server off from Sentinels and other servers. Clients still reach the server directly.
     pub fn cut_off(&self, server: usize) {
         self.servers[server].proxy.refuse(true);
         self.servers[server].proxy.cut();
     }
 
     /// Ends [`cut_off`](Self::cut_off). If the Sentinels have chosen another primary meanwhile, there are two primaries
-    /// until the Sentinels notice the old one.
+    /// until the Sentinels notice the old primary.
     pub fn heal(&self, server: usize) {
         self.servers[server].proxy.refuse(false);
     }
@@ -247,7 +244,7 @@ impl Sentinel {
             Self {
                 port,
                 tls_port,
-                password: setup.sentinels,
+                password: setup.sentinel_password,
                 process: Mutex::new(process),
                 _dir: dir,
             }
@@ -279,8 +276,11 @@ fn launch((port, tls_port): (u16, u16), primary: u16, setup: &Setup, dir: &Path)
         format!("sentinel parallel-syncs {SERVICE} 2"),
     ];
     let passwords = [
-        (format!("sentinel auth-pass {SERVICE}"), setup.servers),
-        ("requirepass".to_owned(), setup.sentinels),
+        (
+            format!("sentinel auth-pass {SERVICE}"),
+            setup.server_password,
+        ),
+        ("requirepass".to_owned(), setup.sentinel_password),
     ];
     for (setting, password) in passwords {
         lines.extend(password.map(|password| format!("{setting} {password}")));

@@ -18,15 +18,15 @@ use super::wait::PATIENCE;
 /// A text in the log of a server whose port is taken.
 const TAKEN: &str = "Address already in use";
 
-/// A redis-server with its own port and directory. Dropping it kills the server and removes the directory, even if the
-/// test panics.
+/// A redis-server with its own port and directory. Dropping this value kills the server and removes the directory, even
+/// if the test panics.
 ///
 /// By default, the server writes no snapshots and no append-only file.
 #[derive(Debug)]
 pub struct RedisServer {
     setup: Builder,
     port: u16,
-    // Before `dir`, so that the server is gone when its directory is removed.
+    // Dropped before `dir`, so that the server is gone when its directory is removed.
     process: Mutex<Leashed>,
     dir: TempDir,
 }
@@ -150,7 +150,6 @@ impl Builder {
 }
 
 impl RedisServer {
-    /// Starts a server with the default configuration.
     pub async fn start() -> Self {
         Self::builder().start().await
     }
@@ -261,7 +260,6 @@ impl RedisServer {
             .collect()
     }
 
-    /// The number of executed commands.
     pub async fn commands(&self) -> u64 {
         let stats = self.info("stats").await;
         stats["total_commands_processed"].parse().unwrap()

@@ -1,4 +1,4 @@
-//! One cluster for all tests of this process that do not damage it. The cluster ends with the process.
+//! One cluster for all tests of this process that do not damage the cluster. The cluster ends with the process.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

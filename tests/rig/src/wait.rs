@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 /// The time within which an expected event must happen, on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The time between two checks.
 const PERIOD: Duration = Duration::from_millis(5);
 
 /// Waits until `condition` holds. Panics with `what` if this takes longer than [`PATIENCE`].

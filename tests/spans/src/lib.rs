@@ -25,7 +25,6 @@ use tracing_subscriber::prelude::*;
 pub struct Counted(Arc<Mutex<Vec<(String, f64)>>>);
 
 impl Counted {
-    /// Forgets all statements.
     pub fn clear(&self) {
         self.0.lock().unwrap().clear();
     }
@@ -73,7 +72,7 @@ pub async fn serve(app: Router) -> SocketAddr {
     address
 }
 
-/// The last hour of a page, as the API answers; null if the page has no requests.
+/// The figures of a page in the last hour, as the API answers; null if the page has no requests.
 pub async fn page(pulse: &Pulse, context: &str) -> Value {
     pulse.flush().await.unwrap();
     let context = context.replace(' ', "%20");
@@ -85,12 +84,11 @@ pub async fn page(pulse: &Pulse, context: &str) -> Value {
     })
 }
 
-/// The timers within the requests of a page.
 pub fn timers(page: &Value) -> &[Value] {
     page["timers"].as_array().unwrap()
 }
 
-/// The timer of this name within the requests of a page; panics if it did not run.
+/// The timer of this name within the requests of a page. Panics if the timer did not run.
 pub fn timer<'a>(page: &'a Value, name: &str) -> &'a Value {
     let timer = timers(page).iter().find(|timer| timer["timer"] == name);
     timer.unwrap_or_else(|| panic!("no timer {name}: {page:#}"))

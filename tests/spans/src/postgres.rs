@@ -1,20 +1,19 @@
-//! A Postgres of Debian for one test.
+//! A server of Debian's Postgres for one test.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use pulse_rig::process::{Leashed, TempDir, free_port};
 
-/// A server with its own port and directory. Dropping it kills the server and removes the directory.
+/// A server with its own port and directory. Dropping this value kills the server and removes the directory.
 #[derive(Debug)]
 pub struct Postgres {
     port: u16,
-    // Before `_dir`, so that the server is gone when its directory is removed.
+    // Dropped before `_dir`, so that the server is gone when its directory is removed.
     _process: Leashed,
     _dir: TempDir,
 }
 
-/// A program of the newest Postgres.
 fn program(name: &str) -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").expect("run `make test-all-spans`");
     let versions = versions.map(|entry| entry.unwrap().path());
@@ -68,7 +67,6 @@ impl Postgres {
         }
     }
 
-    /// The URL of the database.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }

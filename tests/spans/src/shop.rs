@@ -73,7 +73,7 @@ macro_rules! shop {
                 // A server answers a moment after its start.
                 let pool = look_until(PATIENCE, async || {
                     let pool = PoolOptions::<$database>::new().max_connections(connections);
-                    // Without sqlx's ping, a request sends its statement at once, even if it is cancelled soon.
+                    // Without sqlx's ping, a request has sent its statement when the test cancels the request.
                     let pool = pool.test_before_acquire(false);
                     pool.connect(url).await.map_err(text)
                 })

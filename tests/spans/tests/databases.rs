@@ -60,7 +60,7 @@ async fn assert_shop(
         };
         let runs = requests * runs.parse::<u64>().unwrap();
         let context = format!("GET /{name}{path}");
-        // A reader asks the store at most once a second.
+        // A query reads the store at most once a second, so the newest requests may be missing at first.
         let page = look_until(PATIENCE, async || {
             let page = page(pulse, &context).await;
             match page["count"] == requests {
@@ -119,7 +119,7 @@ async fn assert_cancelled(
     let context = format!("GET {path}");
     let page = look_until(PATIENCE, async || {
         let page = page(pulse, &context).await;
-        // SQLite may begin the statement, and ends it, after the request has ended.
+        // SQLite ends the statement, and may even begin the statement, after the request has ended.
         let mut timers = page["timers"].as_array().into_iter().flatten();
         let has_ended = timers.any(|one| one["timer"] == slow_timer && one["count"] == 1);
         match page["outcomes"]["cancelled"] == 1 && has_ended {

@@ -12,7 +12,6 @@ use serde_json::Value;
 /// The version of Rust whose rustdoc writes the JSON that the crate `public-api` reads. The JSON of another version
 /// would change the list.
 const RUST: &str = "1.95.0";
-/// The list, beside `Cargo.toml` of this package.
 const LIST: &str = "public-api.txt";
 /// Auto traits that the list omits, because few users depend on them, unlike `Send` and `Sync`.
 const OMITTED: [&str; 5] = [
@@ -175,7 +174,7 @@ fn write_json() -> Result<PathBuf, Box<dyn Error>> {
     cargo
         .current_dir(root)
         .env("RUSTDOC", package().join("rustdoc.sh"))
-        // Makes cargo write new files, because `make lint-sets` has other flags.
+        // After `make lint-sets`, which has other flags, cargo runs rustdoc again.
         .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json")
         .env_remove("RUSTFLAGS")
         .args(["doc", "--locked", "--quiet", "--lib", "--no-deps"])
@@ -190,7 +189,7 @@ fn write_json() -> Result<PathBuf, Box<dyn Error>> {
     Ok(target.join("doc"))
 }
 
-/// The cargo of [`RUST`]: the cargo that runs this program, or else one that rustup installs.
+/// The cargo of [`RUST`]: the cargo that runs this program or, if its version differs, a cargo that rustup installs.
 fn cargo() -> Result<Command, Box<dyn Error>> {
     let current = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let version = Command::new(&current).arg("--version").output()?;

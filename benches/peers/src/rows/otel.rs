@@ -6,7 +6,7 @@ use axum::Router;
 use super::App;
 use crate::driver::Runtimes;
 
-/// A module for a version of the SDK, with an exporter for it.
+/// Makes a module with an exporter for a version of the SDK.
 macro_rules! sdk {
     ($module:ident, $sdk:ident) => {
         mod $module {

@@ -1,5 +1,5 @@
 //! tower-pulse as in a service, with a flush per second. While instructions are counted, the flush interval is a
-//! minute, so that no flush is counted.
+//! minute, so that flushes are rarely counted.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ fn pulse(runtimes: &Runtimes) -> Result<Pulse, String> {
     Ok(pulse)
 }
 
-/// Fills the lists of the slowest requests, so that no measured request enters a list. In a service, few requests of an
-/// hour enter a list.
+/// Fills the hour's lists of the slowest requests, so that no measured request enters a list. In a service, few
+/// requests of an hour enter a list.
 fn record_slow_requests(pulse: &Pulse) {
     for context in (0..ROUTES).map(|route| format!("GET /route{route}/{{id}}")) {
         for _ in 0..20 {
@@ -29,13 +29,11 @@ fn record_slow_requests(pulse: &Pulse) {
     }
 }
 
-/// Timed to the head of the response.
 pub(super) fn to_head(routes: Router, runtimes: &Runtimes) -> Result<App, String> {
     let pulse = pulse(runtimes)?;
     Ok(App::keeping(routes.layer(pulse.layer()), pulse))
 }
 
-/// Timed to the end of the response's body.
 pub(super) fn until_body_end(routes: Router, runtimes: &Runtimes) -> Result<App, String> {
     let pulse = pulse(runtimes)?;
     Ok(App::keeping(

@@ -1,4 +1,4 @@
-// The button that acknowledges a change, or withdraws the acknowledgement, and the person who has acknowledged it.
+// The button that acknowledges a change or withdraws the acknowledgement, and the person who has acknowledged.
 
 import { send } from './api.js';
 import { acknowledgedBy, headline } from './change.js';

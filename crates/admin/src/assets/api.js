@@ -1,5 +1,5 @@
-// Requests to the JSON API: all questions of a screen in one request. An unchanged answer costs a 304. The ETag is kept
-// here: the API's header `no-store` forbids the browser to store an answer.
+// Requests to the JSON API: all questions of a screen in one request. If nothing has changed, the answer is a 304. The
+// ETag is kept here: the API's header `no-store` forbids the browser to store an answer.
 
 export const base = document.querySelector('meta[name="pulse-base"]').getAttribute('content');
 const DEADLINE = 10_000;
@@ -58,7 +58,7 @@ export async function ask(questions, signal) {
 	return result;
 }
 
-/** Parses the answers for `ask`. Each has a status, and a successful one has an object. */
+/** Parses the answers for `ask`. Each answer has a status. The body of a successful answer is an object. */
 function readAnswers(text, names) {
 	try {
 		const { answers: list, as_of: asOf } = JSON.parse(text);

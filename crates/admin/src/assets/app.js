@@ -55,7 +55,10 @@ const page = {
 	},
 	/** Asks again now, because the questions have changed. After a failure, the next retry asks instead. */
 	ask: () => setTimeout(() => shown.failure || poller.now()),
-	/** Shows how much of the range was recorded, and how many requests are missing. */
+	/**
+	 * Shows how much of the range was recorded, and how many requests are missing. `any`: whether the range has
+	 * requests.
+	 */
 	complete(covered, any) {
 		const now = serverNow();
 		const { from, to, complete, not_running_seconds: stopped, missing } = covered;
@@ -101,7 +104,7 @@ async function load(signal) {
  * is unreachable.
  */
 function restore(questions) {
-	const isAsked = view.place !== location.hash + rangeName(); // by the user, not by the page itself
+	const isAsked = view.place !== location.hash + rangeName(); // whether the user asks, and not the page itself
 	view.place = location.hash + rangeName();
 	if (view.questions === questions) return;
 	view.questions = questions;
@@ -171,7 +174,7 @@ function draw() {
 	if (refusal) note(refusal);
 }
 
-const UNEXPECTED = 'The answer may be of another version of the service, or a login page. If this lasts, reload.';
+const UNEXPECTED = 'The answer may be of another version, or a login page. If this lasts, reload.';
 const STATUSES = {
 	down: 'store unreachable',
 	unreachable: 'service unreachable',
@@ -185,7 +188,7 @@ function setStatus(status) {
 	attr($('status'), 'data-status', status);
 }
 
-/** Shows the problems of the service in the header, in the title and in the icon: in red if one of them is red. */
+/** Shows the problems of the service in the header, in the title and in the icon: in red if any problem is red. */
 function showProblems({ changes, hanging, problems: n, acknowledged, judged_until: until, coverage }) {
 	const isBad = hanging?.length > 0 || changes.some((one) => one.is_ongoing && level(one) === 'bad');
 	const isSeen = until > 0 && coverage?.compared > 0;
@@ -201,7 +204,6 @@ function showProblems({ changes, hanging, problems: n, acknowledged, judged_unti
 	attr($('icon'), 'href', icon.replace('%3C/svg%3E', `${dot}%3C/svg%3E`));
 }
 
-/** Sets the title to the current screen and the number of problems. */
 function setTitle() {
 	const isOfOne = ['path', 'instance'].includes(state.screen);
 	const place = isOfOne ? shortened(visible(state.context || state.name)) : $('screens').textContent;
@@ -223,7 +225,7 @@ function report() {
 	document.body.toggleAttribute('data-nothing', Boolean(failure) && !view.complete && !view.mounted?.needsNoStore);
 	if (failure) {
 		const shownSince = `The figures are from ${time(shown.at)}.`;
-		const stale = view.complete ? shownSince : 'There is nothing to show yet.';
+		const stale = view.complete ? shownSince : 'Nothing to show yet.';
 		const message = sentenceOf(failure);
 		text($('banner').firstElementChild, isUnauthorized ? message : `${message} ${stale} Trying again…`);
 		text($('banner').lastElementChild, isUnauthorized ? 'Reload' : 'Retry now');
@@ -339,7 +341,7 @@ async function mountScreen() {
 }
 
 function controls() {
-	// Screens without a tab of their own.
+	// The tab that is current for a screen without a tab of its own.
 	const partOf = { instance: 'health', path: state.kind === 'timer' ? 'timers' : 'paths' };
 	if (state.context === '<queue>') partOf.path = 'overview';
 	for (const node of all('nav a')) {

@@ -33,7 +33,7 @@ export function axisTicks(low, high, height) {
 	return ticks.length > Math.min(7, height / 13) ? logTicks(low, high, [1]) : ticks;
 }
 
-/** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC. `time` has the styles. */
+/** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC. format.js has the styles. */
 export function timeTicks(from, to, most, utc) {
 	const step = STEPS.find((s) => (to - from) / s <= most) ?? STEPS.at(-1);
 	const offset = (at) => (utc ? 0 : new Date(at * 1000).getTimezoneOffset() * -60);

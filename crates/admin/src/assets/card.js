@@ -29,7 +29,7 @@ export function anchor(href, ...parts) {
 }
 
 /**
- * Adds cards before a node. Each shows one piece of advice: the reason, and the code that follows it.
+ * Adds cards before a node. Each card shows one piece of advice: its text, and the code that it suggests.
  * @param {HTMLElement} before
  * @returns {(list: { text: string, code: string }[]) => void} draws the advice
  */

@@ -11,10 +11,10 @@ export const level = ({ kind, acknowledged }) => (acknowledged ? 'acknowledged' 
 /** A ratio, and the noun that it is relative to: 2.4× the others, +40% over the others */
 export const against = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : 'over '}${others}`;
 
-/** The suspect of a page's change that names instances, if not all have the change. */
+/** The suspect of a page's change that names instances, if not all instances have the change. */
 const onSome = ({ kind, suspects }) => (kind === 'instance' ? null : suspects?.find((one) => one.kind === 'instance'));
 
-/** The names of the instances that have the change, unless all have it. */
+/** The names of the instances that have the change; empty if all instances have it. */
 export const instancesWith = (change) => onSome(change)?.instances ?? [change.instance].filter(Boolean);
 
 /** The figures of a change on the instances that have it: other instances would hide a part of the change. */
@@ -39,7 +39,7 @@ export function headline(change) {
 	return `${words}${isTail ? ' in its slowest tenth' : ''}`;
 }
 
-/** The instances that have the change: " on web-1 and web-2". Empty if all have it. */
+/** The instances that have the change: " on web-1 and web-2". Empty if all instances have it. */
 export function where(change) {
 	const { instances, count } = onSome(change) ?? { instances: [change.instance], count: change.instance ? 1 : 0 };
 	const more = count - instances.length;
@@ -49,7 +49,7 @@ export function where(change) {
 
 let ongoing = new Map(); // the most urgent change by kind and name
 
-/** Keeps the ongoing changes for the signs beside names. `changes` has the most urgent first. */
+/** Keeps the ongoing changes for the tags beside names. `changes` has the most urgent first. */
 export function keepOngoing(changes) {
 	ongoing = new Map();
 	for (const change of changes.filter((one) => one.is_ongoing).reverse()) {
@@ -62,7 +62,7 @@ export function keepOngoing(changes) {
 /** The most urgent ongoing change of a page or an instance, or with this timer as a suspect. */
 export const ongoingOn = (kind, name) => ongoing.get(`${kind} ${name}`);
 
-/** Whether a change concerns all pages, of the fleet or of an instance. All requests wait in `<queue>`. */
+/** Whether a change concerns all pages, of the fleet or of an instance. `<queue>` does, as all requests wait there. */
 export const isOfAll = (change) => ['<all>', '<queue>'].includes(change.context);
 
 /** The ongoing change of longer waits in the queue, or `undefined`. */
@@ -75,7 +75,7 @@ export function values(change) {
 	if (kind === 'new_error') return plural(requests, 'request');
 	const { then, now } = figures(change);
 	const [perMinute, share] = [(v) => perUnit(rateOf(v, 60)), (v) => percent(v, 1)];
-	// The figures of a slow instance are mean times, those of a failing one shares of errors.
+	// The `now` of a slow instance is its mean time, that of a failing one its share of errors.
 	const fails = kind === 'instance' && Math.abs((taken * minutes) / requests / now - 1) > 1e-6;
 	const formats = { failing: share, refusing: share, surging: perMinute, silent: perMinute };
 	const format = formats[kind] ?? (fails ? share : duration);

@@ -128,7 +128,6 @@ export class TimeChart {
 		this.follow?.(this.#state);
 	}
 
-	/** Call this when the figure leaves the screen. */
 	remove() {
 		this.#unsubscribe();
 		this.#observer.disconnect();

@@ -1,4 +1,4 @@
-// Helpers for elements. They write only differences: the focus and the selection stay.
+// Helpers for elements. They change only what differs, so the focus and the selection stay.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -44,7 +44,7 @@ export function say(node, words) {
 	show(node, words !== '');
 }
 
-/** Names a node for screen readers. `role`: for a node without a role of its own. */
+/** Names a node for screen readers. `role` is for a node without a role of its own. */
 export function labelled(node, label, role = null) {
 	attr(node, 'role', role);
 	attr(node, 'aria-label', label);
@@ -59,7 +59,7 @@ export function button(label, onClick, className = 'button quiet') {
 
 let failedLoads = 0;
 
-/** Loads a module by `load(query)`. A browser may remember a failed URL, so the next call uses another one. */
+/** Loads a module by `load(query)`. A browser may remember a failed URL, so the next call has another query. */
 export async function retried(load) {
 	try {
 		return await load(failedLoads ? `?${failedLoads}` : '');
@@ -83,8 +83,9 @@ export function fill(node, part) {
 }
 
 /**
- * Makes the children of `parent` match `items`. `key` is a function or a field, `create` a function or the name of an
- * element. A node stays with its key; with `recycle`, another key may reuse a free node.
+ * Makes the children of `parent` match `items`. `key` is a function or a field that gives an item's key. `create` is a
+ * function that makes a node, or the name of an element. Each node stays with its key. With `recycle`, a node whose key
+ * is gone may serve a new key.
  */
 export function sync(parent, items, key, create, update, recycle = false) {
 	const old = new Map(parent.nodesByKey); // a copy, in case an update throws

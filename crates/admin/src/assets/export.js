@@ -34,7 +34,7 @@ export function list(menu, offered) {
 	menu.append(link);
 }
 
-/** `columns`: names; `rows`: arrays of values. The name of the file contains the range. */
+/** Saves a file. `columns` are names, `rows` are arrays of values. The name of the file contains the range. */
 export function save(format, { name, columns, rows }) {
 	const object = (row) => Object.fromEntries(columns.map((column, at) => [column, row[at] ?? null]));
 	const text = format === 'csv' ? csv(columns, rows) : JSON.stringify(rows.map(object), null, '\t');

@@ -6,7 +6,7 @@ import { duration, moment, perUnit, percent, rateOf, span, visible } from './for
 import { seconds } from './state.js';
 import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
 
-/** The reason for a row in words, and its start. Reports of instances may cover only the end of the range. */
+/** The reason for a row and its start, in words. Reports of instances may cover only the end of the range. */
 function why({ reason, cause, instance, window: { from, to } }) {
 	const part = seconds() - (to - from) > 120 ? ` (figures of ${span(to - from)})` : '';
 	const words = {
@@ -22,7 +22,6 @@ function why({ reason, cause, instance, window: { from, to } }) {
 
 const perMinute = (value) => `${duration(value)}/min`;
 
-/** The table of "Fix first". */
 export function fixFirst() {
 	return new Table({
 		name: 'fix-first',

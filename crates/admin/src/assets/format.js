@@ -7,7 +7,7 @@ const round3 = (n) => Number(n.toPrecision(3));
 
 const SPANS = Object.entries({ d: 86400, h: 3600, min: 60, s: 1, ms: 1e-3, µs: 1e-6, ns: 1e-9 });
 
-/** 850 µs, 12.3 ms, 1.42 s, 3.5 min, 2.1 h */
+/** 850 µs, 12.3 ms, 1.42 s, 3.50 min, 2.10 h; with `round`: 3.5 min */
 export function duration(seconds, round = false) {
 	if (!isNumber(seconds)) return NONE;
 	if (seconds === 0) return '0';

@@ -20,7 +20,7 @@ export class HeatMap {
 	#now = 0;
 	#cells = new Map(); // by the start of a slice: the requests by row
 	#most = 0; // the most requests of a cell
-	#axis = null; // { low, step, bottom, pixels }: the lowest duration, the factor and the height of a row
+	#axis = null; // { low, bottom, step, pixels }: the lowest duration and its y, the factor and the height of a row
 	#x = null;
 	#row = null; // the row of the pointer or the keys; null before either is used
 	#selected = null; // { slice, low, high } of the cell whose requests are listed
@@ -223,7 +223,7 @@ export class HeatMap {
 	}
 }
 
-/** A node of each colour, from few requests to many. The first is clearly visible beside an empty cell. */
+/** A node of each colour, from few requests to many. The first colour is clearly visible beside an empty cell. */
 function coloured(create) {
 	const nodes = Array.from({ length: LEVELS }, (_, at) => create(at));
 	nodes.forEach((node, at) => node.style.setProperty('--part', `${28 + 12 * at}%`));

@@ -6,7 +6,6 @@ import { duration, grouped, moment, percent, plural, visible } from './format.js
 import { link, state } from './state.js';
 import { Table, drawTag, errorColumn, numberColumn, ratioColumn, requestsColumn, statistic } from './table.js';
 
-/** The link to the screen of an instance. */
 export const instanceLink = (instance) => link({ screen: 'instance', context: instance });
 
 const REQUESTS = [
@@ -79,7 +78,7 @@ export function drawInstances(table, { instances, from, to, total }, note, now, 
 	const rank = (one) => (one.out_of_line ? 2 : one.stands_out ? 1 : 0);
 	const ordered = instances.toSorted((a, b) => rank(b) - rank(a));
 	const odd = instances.find((one) => one.out_of_line);
-	const none = 'No reports in this range: each instance reports only its 32 busiest paths';
+	const none = 'No reports in this range: each instance reports at most its 32 busiest paths';
 	table.draw(ordered, instances.length ? '' : none, most);
 	const shown = `${most < total ? `${most} of ` : ''}${plural(total, 'instance')}`;
 	const when = `${moment(from, now)} – ${moment(Math.min(to, now), now)}`;

@@ -11,7 +11,6 @@ const KEYS = {
 	'↑ ↓': 'In a heat map: go from cell to cell; Enter lists the requests of a cell',
 };
 
-/** Shows the dialog until the user closes it. */
 export function showKeys() {
 	const rows = Object.entries(KEYS).map(([key, does]) => el('div', '', el('dt', '', key), el('dd', '', does)));
 	const close = button('Close', () => dialog.close(), 'button');

@@ -33,7 +33,6 @@ export class Pager {
 		return LIMITS.includes(state.limit) ? state.limit : this.#initial;
 	}
 
-	/** The parameters of the question. */
 	parameters() {
 		return { limit: this.#limit, offset: Math.min(state.offset, MAX_OFFSET) };
 	}
@@ -69,7 +68,6 @@ export async function allRows(query, field) {
 	}
 }
 
-/** The field for the filter of the state. */
 export function filterField(page) {
 	const field = labelled(el('input'), 'Filter by name');
 	const placeholder = 'Filter by name ( / )';

@@ -59,7 +59,6 @@ export function pathTarget() {
 
 const isFast = (burn) => burn?.burn_rate > 1;
 
-/** The meaning of the burn rates. */
 function inWords({ burns, one_hour: one, six_hours: six }) {
 	if (burns) return `Uses its error budget ${tooFast(one)}`;
 	if (isFast(one)) return `Used its error budget ${tooFast(one)} in the last hour, but not over six hours`;

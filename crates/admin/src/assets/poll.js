@@ -1,4 +1,4 @@
-// Loads again and again while the page is visible. Loads never overlap: a new one aborts the previous one.
+// Loads again and again while the page is visible. Loads never overlap: each load aborts the previous one.
 
 const LONGEST_RETRY = 5_000; // milliseconds: the user may wait for the store to come back
 

@@ -15,14 +15,14 @@ const LOSSES = {
 	'flush.store_resets': ['reset', 'of the store', 'turn on persistence'],
 	'fold.quarantined': ['write', 'omitted: keys held foreign values', 'find the writer of these values'],
 	'fold.skewed': ['sample', 'refused, over an hour ahead of the store', 'set the clocks'],
-	'fold.journal.set_aside': ['sample', 'set aside', 'undo a rollback, or look for RENAME'],
+	'fold.journal.set_aside': ['sample', 'set aside', 'start the newer version, or look for RENAME'],
 	'fold.journal.hole_bytes': ['byte', 'of the journal lost', 'look for DEL, FLUSHALL and evictions'],
 	'fold.journal.orphaned': ['entry', 'of the journal orphaned', 'look for DEL, RENAME and evictions'],
 };
 
 /**
- * The sentences of a health answer. Sentences that are shown already are omitted: those that end with the error of
- * `failure`, or begin with the text of `advice`.
+ * The sentences of a health answer. Sentences that the page already shows are omitted: those that end with the error of
+ * `failure`, or begin with the text of an `advice`.
  */
 export function problems(health, failure, advice = []) {
 	// Failures and warnings name the failed action before the error: "action: error".

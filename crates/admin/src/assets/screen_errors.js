@@ -53,7 +53,6 @@ const paths = {
 	},
 };
 
-/** Mounts the screen of all kinds. */
 export function mount(root, page) {
 	const kinds = kindTable([paths, time('first_seen', 'First seen'), time('last_seen', 'Last seen')]);
 	root.append(card('kinds', 'Kinds of errors', { parts: [kinds.node] }));

@@ -48,7 +48,7 @@ export function mount(root, page) {
 	const cost = el('p', 'muted', ''); // of this process
 	cost.dataset.panel = 'cost';
 	root.append(todos, tiles, card('instances', 'Instances', { head: [note], parts: [instances.node] }), details, cost);
-	let from = 0; // when the instance that is out of line changed
+	let from = 0; // the start of an instance's ongoing change, or 0
 	return {
 		needsNoStore: true,
 		questions: () => ({
@@ -100,7 +100,6 @@ export function mount(root, page) {
 	};
 }
 
-/** The cost of this crate in this process. */
 const costOf = ({ recorder_bytes: recorder, reader_bytes: reader, task_seconds_per_minute: busy }) =>
 	`tower-pulse uses ${isInstance ? `${bytes(recorder)} for recording, ` : ''}${bytes(reader)} for answers` +
 	`${isInstance ? `, and ${duration(busy)} of work per minute` : ''}.`;
@@ -144,7 +143,6 @@ function figures(health, { asOf, fleet, changes }, now) {
 	];
 }
 
-/** Flattens objects into dotted keys. */
 function flatten(value, key) {
 	if (!value || typeof value !== 'object' || Array.isArray(value)) return [[key, value]];
 	return Object.entries(value).flatMap(([name, inner]) => flatten(inner, `${key}.${name}`));

@@ -35,7 +35,6 @@ const DELAY = [
 ];
 const MEMORY = [{ key: 'resident_bytes', label: 'resident memory', color: 'c-p50' }];
 
-/** Mounts the screen of the instance that the state names. */
 export function mount(root, page) {
 	const name = state.context;
 	const back = anchor('', 'Health');
@@ -155,7 +154,10 @@ function chart(root, page, name, options, of = 'points') {
 	};
 }
 
-/** The last minute's values that no chart shows: 4 of 1,024 files open · 9 threads · 2 workers · 37 tasks, 0 queued */
+/**
+ * The last minute's values that no chart shows: 4 of 1 024 files open · 9 threads · 2 CPUs · 2 workers, 37 tasks alive,
+ * 0 queued
+ */
 function machineOf(point) {
 	const files = isNumber(point.max_open_files) ? ` of ${count(point.max_open_files)}` : '';
 	return [

@@ -83,9 +83,9 @@ export function mount(root, page) {
 
 	/** Draws the most relevant requests: if the page fails, those that failed since the change. */
 	function drawRequests({ failing, in_window: inRange, requests: shown }) {
-		requests.draw(shown, shown.length ? '' : 'No requests in the last two hours');
+		requests.draw(shown, shown.length ? '' : 'No requests in this hour or the last');
 		text(slow.querySelector('h2'), failing ? 'Failing and slowest requests' : 'Slowest requests');
-		const old = shown.length ? 'none in this range; these are of the last two hours' : '';
+		const old = shown.length ? 'none in this range; these are of this hour or the last' : '';
 		text(slowNote, inRange ? `${shown.length} of this range` : old);
 	}
 	// The time since the change, unless the user has chosen other times.

@@ -22,7 +22,7 @@ function nameColumn(label) {
 		draw(cell, row) {
 			column.draw(cell, row);
 			const { repeated } = row;
-			// Inserted before the sign of the context's change, which is the last child.
+			// This node comes before the tag of the context's change, which is the last child.
 			if (cell.repeats?.parentNode !== cell) {
 				cell.repeats = el('span', 'tag repeats');
 				cell.insertBefore(cell.repeats, cell.lastChild);
@@ -61,7 +61,6 @@ const columns = (kind) => [
 	}),
 ];
 
-/** Mounts the screen of all paths, or of all timers. */
 export function mount(root, page) {
 	const kind = state.screen === 'timers' ? 'timer' : 'http';
 	const [name, title, noun] = kind === 'timer' ? ['timers', 'Timers', 'timer'] : ['paths', 'Paths', 'path'];

@@ -74,7 +74,6 @@ export function parse(fragment) {
 	return state;
 }
 
-/** The fragment of a state. */
 export function fragment(state) {
 	const query = new URLSearchParams();
 	const own = state.screen === 'instance' ? 'context' : '';
@@ -128,7 +127,7 @@ export function setDays(days) {
 	return true;
 }
 
-/** Whether a range is offered: one that the store keeps, or that the URL names. */
+/** Whether a range is offered, because the store keeps it or the URL names it. */
 export const isOffered = (name) => RANGES[name] <= Math.max(ALWAYS_KEPT, historyDays * DAY) || name === state.range;
 
 /** The state's range as parameters of the API. */
@@ -150,7 +149,7 @@ export const seconds = () => (isZoomed() ? state.to - state.from : RANGES[rangeN
 export const fitsRange = (precision) => precision <= seconds() && seconds() <= MAX_SLICES * precision;
 
 /**
- * The newest time up to which the records of the range will not change. A record is of a minute, half an hour, six
+ * The newest time up to which the records of the range will not change. A record covers a minute, half an hour, six
  * hours or a day.
  */
 export function settled(now) {

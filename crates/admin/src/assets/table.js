@@ -10,11 +10,11 @@ import { link } from './state.js';
 import { ENOUGH } from './tiles.js';
 
 /**
- * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is the exported value; `sort`
- * makes the heading a button; `title` explains the column. The first column names the row. A column with only a `value`
- * is for files. `href` makes a click on a row open its link. `details(cell, row, isOpen)` draws a second row: while the
+ * Each of `columns` has an `id`, a `label`, and `draw(cell, row)` or `text(row)`. Its `value(row)` is exported, `sort`
+ * makes its heading a button, and `title` explains it. The first column names the row. A column with only a `value` is
+ * for files. `href` makes a click on a row open its link. `details(cell, row, isOpen)` draws a second row: while the
  * button `.opener` is pressed, or always if `hasDetails(row)`. `allRows()` resolves to the rows of all pages, for a
- * file. `figures`: the two columns that matter most. On a phone, a button shows the others.
+ * file. `figures` are the two columns that matter most. On a phone, a button shows the other columns.
  */
 export class Table {
 	#columns;
@@ -24,7 +24,7 @@ export class Table {
 	#note = el('p', 'note');
 	#headers = new Map();
 	#opened = new Set(); // keys of rows
-	#chosen = []; // the column of the chosen order, unless it names the rows
+	#chosen = []; // the id of the column of the chosen order, unless this column names the rows
 	#more = button('', () => attr(this.#more, 'aria-pressed', this.table.classList.toggle('wide')), 'button more');
 
 	constructor({ name, caption, ...options }) {
@@ -54,7 +54,6 @@ export class Table {
 		return cell;
 	}
 
-	/** Opens or closes the details of a row. */
 	#toggle({ target }) {
 		if (!target.closest('.opener')) return;
 		const { key } = target.closest('tr').dataset;
@@ -86,7 +85,7 @@ export class Table {
 		}
 	}
 
-	/** Draws at most `most` rows, or `note` instead. */
+	/** Draws at most `most` rows, and a note. */
 	draw(rows, note = '', most = rows.length) {
 		this.#rows = rows;
 		const { key, mark, details, hasDetails } = this.#options;
@@ -228,7 +227,7 @@ export const requestsColumn = (label = 'Requests', options = {}) => ({
  * A column of `words(row)`, or else of a ratio, coloured by `level(row)`: "good", "bad" or null.
  * @param {string} id
  * @param {string} label
- * @param {any} [options] those of a column of numbers, `words(row)` and `level(row)`
+ * @param {any} [options] those of `numberColumn`, and `words(row)` and `level(row)`
  */
 export const ratioColumn = (id, label, { value = (row) => row[id], words, level, ...options } = {}) => ({
 	id,

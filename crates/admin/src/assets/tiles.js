@@ -43,7 +43,7 @@ export class Tiles {
 
 	/**
 	 * `length`: the name of the range; `longer`: the change that makes requests wait longer in the queue.
-	 * @param {any} figures those of the window and of `before`; the wait in `queue` is no part of the times
+	 * @param {any} figures the figures of the window, and of the time before; their times exclude the wait in `queue`
 	 * @param {any} about
 	 */
 	draw({ queue, ...given }, { now, target, length, longer }) {

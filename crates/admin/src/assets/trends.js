@@ -67,7 +67,7 @@ export class Trends {
 		if (!isRecorded) return { hits: of('hits'), errors: of('errors'), mean: of('mean') };
 		const outcomes = of('outcomes');
 		if (!state.heat) return { outcomes, times: of('times') };
-		// `api/path` has the kept requests of a context.
+		// The screen of a context has its single requests from `api/path`.
 		const kept = context ? {} : { hour: 'slowest_requests', last_hour: 'slowest_requests?window=last_hour' };
 		const fits = seconds() <= HEAT_SLICES * precision;
 		return { outcomes, heat: question('heat_map', { ...filter, precision: fits ? precision : 0 }), ...kept };

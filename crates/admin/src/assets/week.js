@@ -16,7 +16,7 @@ const twoDigits = (hour) => String(hour).padStart(2, '0');
 export function week() {
 	let known = new Map(); // by hour of the week, in UTC
 	let most = 0; // requests per hour
-	let shift = 0; // hours from UTC to the hours shown
+	let shift = 0; // the hours by which the shown time is ahead of UTC
 	const at = (day, hour) => known.get((((day * HOURS + hour - shift) % 168) + 168) % 168);
 	const hours = Array.from({ length: HOURS }, (_, hour) => ({
 		id: `h${twoDigits(hour)}`,
@@ -52,7 +52,7 @@ export function week() {
 	show(node, false);
 	return {
 		node,
-		/** Draws an answer of `api/profile`; nothing until a day was recorded. */
+		/** Draws an answer of `api/profile`; nothing until 24 hours of the week were recorded. */
 		draw({ enough, hours: recorded }, now) {
 			show(node, enough);
 			if (!enough) return;

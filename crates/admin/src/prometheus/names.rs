@@ -1,8 +1,8 @@
 //! The names of request metrics: this crate's, or those of OpenTelemetry's semantic conventions for HTTP servers. Each
 //! scraper chooses by the parameter `names`.
 //!
-//! Metrics without an OpenTelemetry name keep this crate's name. Attributes that this crate does not record have no
-//! label: the scheme, the version of the protocol and, for durations, the exact status.
+//! Metrics without an OpenTelemetry name keep this crate's name. Labels are missing for attributes that this crate does
+//! not record: the scheme, the version of the protocol and, for durations, the exact status.
 
 use serde::Deserialize;
 
@@ -22,7 +22,6 @@ const OPENTELEMETRY_BOUNDS: Bounds = [
     0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 ];
 
-/// The query parameters.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Asked {
@@ -44,12 +43,10 @@ pub(super) enum Names {
 pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 impl Names {
-    /// Parses the names that a query asks for.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, QueryError> {
         params::parse(query, 0).map(|asked: Asked| asked.names)
     }
 
-    /// The name of the histogram of request durations.
     pub(super) fn request_duration(self) -> &'static str {
         match self {
             Self::Pulse => "pulse_request_duration_seconds",
@@ -57,7 +54,6 @@ impl Names {
         }
     }
 
-    /// The name of the requests in flight.
     pub(super) fn in_flight(self) -> &'static str {
         match self {
             Self::Pulse => "pulse_in_flight",
@@ -65,7 +61,6 @@ impl Names {
         }
     }
 
-    /// The bounds of the histogram of requests.
     pub(super) fn bounds(self) -> Bounds {
         match self {
             Self::Pulse => PULSE_BOUNDS,

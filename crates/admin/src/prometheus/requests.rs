@@ -11,7 +11,6 @@ use tower_pulse_model::outcome::Outcome;
 /// A context's maximum number of values of `code`, including `other`.
 const MAX_CODES: usize = 10;
 
-/// The contexts of a kind, in the order of their names.
 fn rows_of(kind: Kind, totals: &[Row]) -> impl Iterator<Item = &Row> {
     totals.iter().filter(move |(_, totals)| totals.kind == kind)
 }

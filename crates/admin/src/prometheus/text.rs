@@ -12,13 +12,11 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Creates an empty text with room for `bytes`.
     pub(super) fn with_capacity(bytes: usize, format: Format) -> Self {
         let text = String::with_capacity(bytes);
         Self { text, format }
     }
 
-    /// Ends the text.
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
         if self.format == Format::OpenMetrics {
             // Tells a scraper that the text is complete.
@@ -60,7 +58,6 @@ impl Text {
         self.sample_with_exemplar(name, labels, value, None);
     }
 
-    /// Writes a sample with its exemplar.
     pub(super) fn sample_with_exemplar(
         &mut self,
         name: &str,

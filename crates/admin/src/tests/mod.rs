@@ -86,7 +86,7 @@ fn source_with(
         trace_url: None,
         app_version: None,
         instance: Some(Instance {
-            posts: Arc::new(crate::WriteLimit::new(Clock::manual(NOW).0)),
+            write_limit: Arc::new(crate::WriteLimit::new(Clock::manual(NOW).0)),
             write: handle(),
             totals: Arc::new(totals),
         }),
@@ -317,14 +317,12 @@ pub(super) async fn ask_by(
     send(router, request).await
 }
 
-/// The JSON of a successful answer.
 pub(super) async fn json(router: &Router, uri: &str) -> Value {
     let answered = get(router, uri).await;
     assert_eq!(answered.status, 200, "{uri}: {}", answered.body);
     answered.json()
 }
 
-/// The JSON of an error with this status.
 pub(super) async fn error(router: &Router, uri: &str, status: u16) -> Value {
     let answered = get(router, uri).await;
     assert_eq!(answered.status, status, "{uri}");

@@ -6,7 +6,7 @@ use super::super::{Permission, mounted};
 use super::*;
 
 /// Panics unless the dashboard at a URL has this base for its relative URLs. `tests/browser` loads these URLs.
-async fn has_base(router: &Router, uri: &str, base: &str) {
+async fn assert_base(router: &Router, uri: &str, base: &str) {
     let page = get(router, uri).await;
     assert_eq!(page.status, 200, "{uri}");
     let base = format!("content=\"{base}\"");
@@ -24,8 +24,8 @@ async fn the_router_can_be_merged_or_served_alone() {
         .route("/", handler(|| async { "home" }))
         .merge(mount("/admin/pulse"))
         .fallback(|| async { "mine" });
-    has_base(&merged, "/admin/pulse", "pulse/").await;
-    has_base(&merged, "/admin/pulse/", "").await;
+    assert_base(&merged, "/admin/pulse", "pulse/").await;
+    assert_base(&merged, "/admin/pulse/", "").await;
     assert_eq!(get(&merged, "/admin/pulse/nothing").await.status, 404);
     for elsewhere in ["/", "/admin", "/admin/pulsed"] {
         let response = merged.clone().oneshot(request(elsewhere)).await;
@@ -36,12 +36,12 @@ async fn the_router_can_be_merged_or_served_alone() {
     }
 
     let deep = Router::new().nest("/a", Router::new().nest("/b", mount("/c")));
-    has_base(&deep, "/a/b/c", "c/").await;
-    has_base(&deep, "/a/b/c/", "").await;
+    assert_base(&deep, "/a/b/c", "c/").await;
+    assert_base(&deep, "/a/b/c/", "").await;
     // "a:b/" alone would be a URL of the scheme "a".
-    has_base(&mount("/a:b"), "/a:b", "./a:b/").await;
+    assert_base(&mount("/a:b"), "/a:b", "./a:b/").await;
 
-    has_base(&fixture().router, "/", "").await;
+    assert_base(&fixture().router, "/", "").await;
 }
 
 #[test]

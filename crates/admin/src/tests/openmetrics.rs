@@ -64,7 +64,6 @@ fn router() -> Router {
     super::router(source, Access::open()).expect("open")
 }
 
-/// The lines that begin with one of `beginnings`.
 fn lines<'a>(text: &'a str, beginnings: &[&str]) -> Vec<&'a str> {
     let is_one = |line: &&str| beginnings.iter().any(|one| line.starts_with(one));
     text.lines().filter(is_one).collect()

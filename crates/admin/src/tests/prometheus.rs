@@ -1,4 +1,4 @@
-//! The Prometheus text. `tests/prometheus` has a real Prometheus read it.
+//! The Prometheus text. In `tests/prometheus`, a real Prometheus reads it.
 
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn without_the_store_the_fleet_is_left_out() {
 /// The indexes in `Totals::buckets` at which the buckets of this crate's histogram end.
 const PULSE_ENDS: [usize; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17];
 
-/// Rows of every kind and outcome. Names need escapes at any position, and numbers have any length.
+/// Rows of every kind and outcome. Names need escapes at various positions, and numbers have various lengths.
 fn various_totals() -> Vec<(Arc<str>, Totals)> {
     let names = [
         (Kind::Http, "POST /z"),

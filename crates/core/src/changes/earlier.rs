@@ -15,7 +15,6 @@ use tower_pulse_model::tier::TIERS;
 
 const DAY: i64 = 86_400;
 
-/// Sets the figures of yesterday and of a week ago.
 pub(super) async fn compare(
     store: &dyn Store,
     change: &mut Change,
@@ -31,7 +30,7 @@ pub(super) async fn compare(
     Ok(())
 }
 
-/// The figure of a change in a slice of `tier`. The slice contains the minute that ended `ago` seconds before `end`.
+/// The figure of a change in the slice of `tier` that contains the minute that ended `ago` seconds before `end`.
 async fn earlier(
     store: &dyn Store,
     change: &Change,
@@ -63,8 +62,8 @@ async fn earlier(
             (failed(change.kind, &sums) as f64 / requests as f64, 0.0)
         }
         ChangeKind::Surging | ChangeKind::Silent => {
-            // `recorded` may begin within the slice, but the slice may have older requests. So the slice counts as
-            // recorded from its start, except for gaps.
+            // If `recorded` begins within the slice, the slice may have older requests. So the slice counts as recorded
+            // from its start, except for gaps.
             let seconds = recorded
                 .extended_to(start)
                 .seconds(start, start + i64::from(width));

@@ -1,9 +1,10 @@
 //! The stored fields of the last judgement, and the writes of the next judgement.
 //!
-//! The name of a field begins with the number of its judgement. A field counts if the stored judgement has this number
-//! or a higher one. So several steps can write a large judgement. All steps but the last add fields that do not count
-//! yet. The last step sets the judgement and the kinds of errors, and removes the replaced fields. After a crash
-//! between two steps, the next judge ignores the unfinished fields, and judges the same minute again.
+//! The name of a field of the changes or of the detector begins with the number of its judgement. A field counts if the
+//! stored judgement has this number or a higher one. So several steps can write a large judgement. All steps but the
+//! last add fields that do not count yet. The last step sets the judgement and the kinds of errors, and removes the
+//! replaced fields. After a crash between two steps, an instance judges the same minute again, and ignores the fields
+//! of the unfinished judgement.
 
 use std::sync::Arc;
 
@@ -27,9 +28,9 @@ const STEP_BYTES: usize = 256 * 1024;
 /// The fields of a judgement in the store.
 pub struct JudgementFields {
     stored: StoredJudged,
-    /// The highest number of a judgement or a field.
+    /// The highest number in the store, of the judgement or of a field.
     number: u64,
-    /// The fields of the changes, without their values.
+    /// The fields of the changes, with empty values.
     changes: NumberedFields,
     detector: NumberedFields,
     /// The fields of the kinds of errors.
@@ -136,7 +137,7 @@ impl JudgementFields {
         for (table, field) in set {
             if step.bytes + size(&field) > STEP_BYTES && step.bytes > 0 {
                 let mut begun = std::mem::take(&mut step);
-                // The last judgement stays in force. Its new revision tells other instances that a write has begun.
+                // The previous judgement stays in force. Its new revision tells other instances that a write has begun.
                 let unfinished = LastJudgement {
                     revision: random_name().into(),
                     ..before.judged.clone()
@@ -160,7 +161,7 @@ impl JudgementFields {
         }
         let value = pack(&judged);
         step.set(Table::Judgement, (JUDGED.to_vec(), value.clone()));
-        // All tables get the same time to live, even tables that do not change.
+        // An empty write renews the time to live of a table without changes.
         for table in [Table::Changes, Table::Detector, Table::Errors] {
             step.writes_to(table);
         }
@@ -181,7 +182,6 @@ fn size((name, value): &Field) -> usize {
     name.len() + value.len()
 }
 
-/// The writes of one step.
 #[derive(Default)]
 struct Step {
     writes: Vec<FieldWrites>,

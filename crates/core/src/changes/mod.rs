@@ -3,11 +3,12 @@
 //!
 //! `schedule` decides which instance judges, and when. `session` reads minutes, lets the
 //! [detector](tower_pulse_detect::detector) judge them, and prepares the write. `judgement_fields` has the stored
-//! fields of a judgement. `suspects` and `earlier` add the likely causes and earlier figures.
+//! fields of a judgement. `usual` recognizes usual behaviour. `suspects` adds the likely causes of a change, and
+//! `earlier` its figures on earlier days.
 //!
 //! A judgement is written between two rounds of folding, and takes effect only if the store still has the preceding
 //! judgement ([`store::conditional_write`](crate::store::conditional_write)). So two instances may judge the same
-//! minute without harm: only the callbacks of the instance whose write took effect are called.
+//! minute without harm. Only the instance whose write took effect calls its callbacks.
 
 mod earlier;
 mod judgement_fields;
@@ -36,19 +37,19 @@ use tower_pulse_detect::last_judgement::LastJudgement;
 /// The length of the slices that are judged, in seconds.
 const MINUTE: i64 = 60;
 
-/// A last judgement in the far future is replaced if it stays the same for this many seconds.
+/// If the store's last judgement is far in the future, and stays the same for this many seconds, the next judgement
+/// replaces it.
 const STAYS_AHEAD: i64 = 3 * MINUTE;
 
 /// Judges the minutes of a fleet.
 pub struct Judge {
     store: Arc<dyn Store>,
     clock: Clock,
-    /// Writes judgements.
     folder: Arc<Folder>,
     /// Knows which samples of this instance may not be in the store yet.
     recorder: Arc<Recorder>,
-    /// `None` while the session judges a minute. If the future of [`judge`](Self::judge) is dropped meanwhile, `None`
-    /// stays, and the next call resumes from the store.
+    /// `None` in an instance that does not judge, and while the session judges a minute. So if the future of
+    /// [`judge`](Self::judge) is dropped, the next call resumes from the store.
     session: tokio::sync::Mutex<Option<Session>>,
     callbacks: Callbacks<Change>,
     /// The revision of a judgement in the far future, and when this instance first saw it, in Unix seconds.
@@ -98,8 +99,8 @@ impl Judge {
     }
 
     /// Judges all minutes that end by `until`, in Unix seconds, if their samples can be read. While another instance
-    /// folds, judges only if `is_by_hand` is set, and ends the lease of that instance. Returns the number of minutes
-    /// that this instance has judged.
+    /// folds, this instance judges only if `is_by_hand` is set, and then ends the lease of the other instance. Returns
+    /// the number of minutes that this instance has judged.
     ///
     /// Cancel safe: the next call resumes from the store.
     #[inline(never)]
@@ -114,7 +115,7 @@ impl Judge {
 
     async fn judge_minutes(&self, until: i64, is_by_hand: bool) -> Result<usize> {
         let journal = self.store.journal();
-        // `unsent_since` is read before the status. So the status includes each sample that has been sent by now.
+        // `unsent_since` is read before the status, so the status includes every sample that was sent before this line.
         let unsent_since = self.recorder.drain.unsent_since().unwrap_or(i64::MAX);
         let status = self.store.upkeep().status(self.clock.now_seconds());
         let readable = status.await?.as_of;
@@ -130,7 +131,7 @@ impl Judge {
                 return Err(error);
             }
             self.remember(last.judged.until, last.judged.coverage);
-            if last.judged.until >= end && !self.is_of_a_wrong_clock(&last.judged) {
+            if last.judged.until >= end && !self.notice_wrong_clock(&last.judged) {
                 // Only the instance that judges needs a session. In other instances, the history in a session would
                 // waste memory.
                 if slot.as_ref().is_some_and(|s| !s.is_after(&last)) {
@@ -172,9 +173,10 @@ impl Judge {
         }
     }
 
-    /// Whether the last judgement is far in the future, and its revision has not changed for some minutes. If only the
-    /// clock of this instance is wrong, other instances judge meanwhile, and the revision changes.
-    fn is_of_a_wrong_clock(&self, last: &LastJudgement) -> bool {
+    /// Returns whether the last judgement is far in the future, and has had the same revision since a call at least
+    /// [`STAYS_AHEAD`] seconds ago. If only the clock of this instance is wrong, other instances judge during this
+    /// time, and the revision changes.
+    fn notice_wrong_clock(&self, last: &LastJudgement) -> bool {
         let now = self.clock.now_seconds();
         let mut ahead = lock(&self.ahead);
         if !session::is_ahead(last.until, now) {
@@ -185,7 +187,7 @@ impl Judge {
             .take()
             .filter(|(revision, _)| *revision == last.revision);
         let (_, since) = ahead.insert(seen.unwrap_or_else(|| (last.revision.clone(), now)));
-        // The clock may have been set back since then.
+        // The clock may have been set back after `since`.
         *since = now.min(*since);
         now - *since >= STAYS_AHEAD
     }

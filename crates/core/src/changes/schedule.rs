@@ -11,11 +11,12 @@ use crate::task::{Admission, DENIED_WAIT};
 /// A minute is due for judgement this many seconds after its end, when nearly all instances have flushed it.
 const GRACE: i64 = 15;
 
-/// The longest random delay of a judgement, so that two instances with one store in memory rarely judge at once.
+/// The longest random delay of a judgement. If all instances are in one process, each of them judges. With random
+/// delays, two of them rarely judge at the same time.
 const SPREAD: Duration = Duration::from_secs(2);
 
-/// A minute that is not judged this many seconds after it was due is overdue: probably no instance folds. An instance
-/// then acquires the lease if the lease is free, even if no entries wait.
+/// A minute that is not judged this many seconds after it was due is overdue: probably no instance folds. Each instance
+/// then tries to acquire the lease, even if no entries wait.
 const OVERDUE: i64 = 180;
 
 /// The wait before the next attempt to judge a minute.
@@ -37,8 +38,8 @@ impl Judge {
         Duration::from_secs((MINUTE - since_due).unsigned_abs())
     }
 
-    /// Judges the last minute that is due, if this instance folds. Otherwise checks that other instances judge. Retries
-    /// until the next minute is due.
+    /// Judges the minutes that are due, if this instance folds. Otherwise checks that no minute is overdue. After an
+    /// error or if a minute is not judged, tries again until the next minute is due.
     async fn judge_minute(&self, admission: &mut Admission) {
         let due = (self.clock.now_seconds() - GRACE).div_euclid(MINUTE) * MINUTE;
         let mut has_woken = false;

@@ -1,4 +1,5 @@
-//! A session: the detector with its history, and the log of changes. Each judgement passes the session to the next.
+//! A session: the detector with its history, and the log of changes. One judgement passes the session to the next
+//! judgement.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,21 +22,20 @@ use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// The suspects of a change are looked for again in each of this many minutes after its detection, because more data
+/// After the detection of a change, its suspects are looked for again in each of this many minutes, because more data
 /// arrives.
 const SUSPECTS_FOR: i64 = 15;
 
-/// The most verdicts of a minute that are compared with profiles, and the most changes whose suspects are looked for,
-/// because both read from the store.
+/// In each minute, at most this many verdicts are compared with profiles, and suspects are looked for in at most this
+/// many changes. Both read from the store.
 const MAX_EXAMINED: usize = 20;
 
-/// One day. A kind of error is new only if at least a day of the last week was recorded.
+/// A kind of error is new only if at least a day of the last week was recorded.
 const DAY: i64 = 86_400;
 
-/// A last judgement that is ahead of the clock by more than this many seconds was made under a wrong clock.
+/// A judgement of a minute that ends more than this many seconds ahead of the clock was made under a wrong clock.
 const MAX_AHEAD: i64 = 3_600;
 
-/// Whether a minute that ends at `until` is too far in the future for a right clock.
 pub(super) fn is_ahead(until: i64, now: i64) -> bool {
     until > now.saturating_add(MAX_AHEAD)
 }
@@ -45,22 +45,20 @@ pub(super) struct Session {
     fields: JudgementFields,
     pub until: i64,
     detector: Detector,
-    /// The coverage of the detector in the last judged minute.
     pub coverage: Coverage,
     errors: KnownErrors,
     log: Log,
     contexts: HashMap<RecordId, ContextId>,
     /// The spans of time for which the store has recorded data.
     recorded: RecordedTime,
-    /// The contexts that are judged, and the minute in which each last had a request.
+    /// The contexts that count towards `max_contexts`, and the start of the last minute in which each had a request.
     admitted: HashMap<RecordId, i64>,
     scope: JudgedScope,
 }
 
-/// The contexts that are judged.
+/// Limits the contexts that are judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JudgedScope {
-    /// The most contexts that are judged.
     pub max_contexts: usize,
     /// Whether the queue in front of the service is judged too.
     pub has_queue: bool,
@@ -68,7 +66,6 @@ pub(super) struct JudgedScope {
 
 type ContextRecords = Vec<(RecordId, Aggregate)>;
 
-/// The samples of a minute.
 struct MinuteRecords {
     start: i64,
     contexts: ContextRecords,
@@ -86,7 +83,7 @@ impl MinuteRecords {
         let judged = (slices.into_iter().flatten()).filter(|(id, _)| contexts.contains_key(id));
         let reports = store.query().minute_reports(&[start]).await?;
         let reports = reports.into_iter().flatten();
-        // Some reports contain only the runtime and the process.
+        // Some reports contain only measurements of the runtime and the process.
         let reports = reports.filter(|(_, report)| !report.contexts.is_empty());
         Ok(Self {
             start,
@@ -115,7 +112,7 @@ impl MinuteRecords {
 }
 
 impl Session {
-    /// Resumes from the store, to judge minutes that end at `end` or earlier.
+    /// Continues after the last judgement in the store, to judge minutes that end at `end` or earlier.
     pub(super) async fn resume(
         store: &dyn Store,
         journal: &dyn Journal,
@@ -163,7 +160,7 @@ impl Session {
     }
 
     /// Whether this session can judge the next minutes up to `end`. If the session is more than [`RECALLED_MINUTES`]
-    /// behind, a new session judges only the last minutes before `end`.
+    /// behind, a new session must skip the older minutes.
     pub(super) fn can_continue_to(&self, end: i64) -> bool {
         (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
     }
@@ -221,7 +218,6 @@ impl Session {
         count - minute.contexts.len()
     }
 
-    /// The name of a verdict's context.
     fn name(&self, id: RecordId) -> Option<Arc<str>> {
         let all = ContextId::all();
         if id == RecordId::new(all.kind, &all.name) {
@@ -234,8 +230,8 @@ impl Session {
         })
     }
 
-    /// Judges the next minute, which ends by `end`. Returns the session after that minute, the write of the judgement,
-    /// and the changes that began or ended. The session is valid once the judgement is written.
+    /// Judges the next minute, which ends at `end` or earlier. Returns the session after that minute, the write of the
+    /// judgement, and the changes that began or ended. The session must not be used unless the judgement is written.
     pub(super) async fn judge(
         mut self,
         store: &dyn Store,
@@ -264,7 +260,7 @@ impl Session {
             let Some(context) = session.name(verdict.context) else {
                 continue;
             };
-            // New verdicts that are usual at this hour of the week are left out.
+            // A new verdict is left out if such behaviour is usual at this hour of the week.
             let is_compared =
                 compared < MAX_EXAMINED && !session.log.has_ongoing(&context, &verdict);
             compared += usize::from(is_compared);

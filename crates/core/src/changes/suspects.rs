@@ -20,16 +20,16 @@ use tower_pulse_model::slow_request::SlowRequest;
 use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
 
-/// The time since the beginning of a change is compared with this many seconds before the beginning.
+/// The samples since a change began are compared with the samples of this many seconds before its beginning.
 const PAST: i64 = 3_600;
 
-/// The most minutes of a change in which instances and versions are compared.
+/// Instances and versions are compared in at most this many minutes of a change: the newest.
 const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 
 /// Sets the suspects of an ongoing change at `end`, most likely first.
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
-    // Only a change of one page has suspects among that page's instances and timers. A new kind of error names its
-    // cause.
+    // Only a change of one page can have that page's instances and timers as suspects. A new kind of error names its
+    // cause itself.
     let kinds_without_page = [ChangeKind::Instance, ChangeKind::NewError];
     let is_of_a_page = is_page(change) && !kinds_without_page.contains(&change.kind);
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
@@ -62,7 +62,8 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
                 let names = names(store, end).await?;
                 timers = suspects::timers_and_code(&sides, |id| names.get(&id).cloned());
             }
-            // Brief, because the text of a timer or of instances has the figures already.
+            // If another suspect is a timer or an instance, its text has the figures already, and the text about polls
+            // is brief.
             let is_code = |suspect: &Suspect| matches!(suspect, Suspect::Code { .. });
             let is_brief = timers.iter().chain(&suspects).any(|s| !is_code(s));
             let machines = machine_minutes(&reports, None);
@@ -116,8 +117,8 @@ fn of_page<'a>(
     of_page.collect()
 }
 
-/// Adds the machines that may be the cause, and returns whether any was added. If the change comes from some instances,
-/// only their machines may be suspects. Machines of several instances are suspects only if at least half of them are
+/// Adds the machines that may be the cause, and returns whether any was added. If some instances are suspects, only
+/// their machines may be suspects. Unless exactly one instance is a suspect, at least half of the machines must be
 /// delayed.
 fn add_machines(change: &Change, suspects: &mut Vec<Suspect>, reports: &[InstanceReports]) -> bool {
     if !matches!(change.kind, ChangeKind::Slower | ChangeKind::Instance) {
@@ -139,7 +140,7 @@ fn add_machines(change: &Change, suspects: &mut Vec<Suspect>, reports: &[Instanc
     has_machines
 }
 
-/// The minutes of the machines of the instances `named`, or of all instances if `named` is `None`.
+/// The measurements of the machines of the instances `named`, or of all instances if `named` is `None`.
 fn machine_minutes(
     reports: &[InstanceReports],
     named: Option<&[Arc<str>]>,
@@ -191,8 +192,8 @@ async fn names(store: &dyn Store, now: i64) -> Result<HashMap<RecordId, Arc<str>
     Ok(names.collect())
 }
 
-/// The causes of a page's failures: kinds of errors, status codes, a failing timer within the requests, and the newest
-/// failed requests since the change began.
+/// The suspect of a page that fails or refuses: kinds of errors, status codes, a failing timer within the requests, and
+/// the newest failed requests since the change began.
 async fn failures(
     store: &dyn Store,
     change: &Change,
@@ -214,7 +215,7 @@ async fn failures(
     }
     let mut failed = Vec::new();
     let hours = [hour_of(end), hour_of(end) - HOUR].into_iter();
-    // The lists of failed requests have only errors, but a refusing page answers with 4xx that are no errors.
+    // The lists have only requests that count as errors, but the 4xx of a refusing page do not count as errors.
     for hour in hours.filter(|_| change.kind == ChangeKind::Failing) {
         let query = SlowRequestQuery {
             contexts: vec![ContextId::new(Kind::Http, change.context.clone())],

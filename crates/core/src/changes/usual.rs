@@ -9,17 +9,17 @@ use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_detect::detector::Verdict;
 use tower_pulse_model::profile::{ProfileHour, hour_of_week};
 
-/// An hour has a usual figure if it was recorded in at least this many weeks.
+/// An hour of the week has a usual figure if the hour was recorded in at least this many weeks.
 const ENOUGH_WEEKS: u8 = 3;
 
 /// A change is usual if `ln(usual / then)` is at least this fraction of `ln(now / then)`. `then` is the figure before
 /// the change, `now` is the figure during the change, and `usual` is the figure of this hour in earlier weeks.
 const EXPLAINED: f64 = 0.7;
 
-/// Seconds by which the usual behaviour may begin before its hour, or end after it.
+/// The most seconds by which usual behaviour may begin before its hour, or end after its hour.
 const SHIFTED: i64 = 10 * MINUTE;
 
-/// Whether the same hour of earlier weeks explains a verdict that is ongoing at `end`.
+/// Whether the figures of the same hour in earlier weeks explain a verdict about the minute that ended at `end`.
 pub(super) async fn is_usual(journal: &dyn Journal, verdict: &Verdict, end: i64) -> Result<bool> {
     let figure: fn(&ProfileHour) -> Option<f64> = match verdict.kind {
         ChangeKind::Surging => |hour| hour.requests_per_hour().map(|requests| requests / 60.0),

@@ -10,7 +10,7 @@ use crate::store::{Appended, FencedBatch, Receipt};
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::batch::Batch;
 
-/// The most successive answers without progress. One more is a failure.
+/// The most successive answers without progress. After one more, the flush fails.
 const MAX_VAIN_ANSWERS: usize = 3;
 
 impl Flusher {
@@ -19,7 +19,8 @@ impl Flusher {
         let (mut calls, mut is_taken, mut attempts) = (0, false, 0);
         loop {
             if sending.in_doubt.is_none() {
-                // Requests that are recorded meanwhile wait for the next flush. Otherwise this flush might never end.
+                // The pending batch is taken once per flush. Requests that are recorded meanwhile wait for the next
+                // flush, or else this flush might never end.
                 if sending.unsequenced.is_empty() && !std::mem::replace(&mut is_taken, true) {
                     sending.unsequenced = self.recorder.drain.take();
                     sending.is_closed = false;
@@ -65,12 +66,12 @@ impl Flusher {
                 return Err(no_progress());
             }
             calls += 1;
-            // A store in this process answers at once: yield to the runtime's other tasks.
+            // Lets other tasks run, because a store in this process answers without a wait.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Appends the call in doubt, and handles the answer. Returns whether there was progress: the store has
+    /// Appends the call in doubt, and handles the answer. Returns whether there was progress: whether the store has
     /// acknowledged a call.
     pub(super) async fn send_in_doubt(&self, sending: &mut Sending) -> Result<bool> {
         let Some(call) = &sending.in_doubt else {
@@ -84,7 +85,7 @@ impl Flusher {
         sending.sizer.adapt(self.clock().since(start), cost);
         self.note_answer(sending, start, &appended);
         match appended {
-            // The store cannot have a call that was never sent: another instance has set this fence.
+            // The store cannot have a call that was never sent, so another program has set this fence.
             Appended::Duplicate(_) if !sent_before => {
                 tracing::warn!(
                     "the store has a call that this instance never sent: this instance continues under a new id; \
@@ -110,8 +111,9 @@ impl Flusher {
         }
     }
 
-    /// Continues under a new id, because the fence of this instance is garbled: the store does not know which calls it
-    /// has. Acknowledged calls are not sent again. The call in doubt is sent again only if the store cannot have it.
+    /// Continues under a new id, because the fence of this instance is unreadable: the store does not know which calls
+    /// it has. Acknowledged calls are never sent again. The call in doubt is sent again only if the store cannot have
+    /// it.
     pub(super) fn leave_garbled(&self, sending: &mut Sending, store_lacks_call: bool) {
         tracing::warn!(
             "the number of this instance's last call cannot be read: this instance continues under a new id; look \
@@ -120,8 +122,8 @@ impl Flusher {
         self.restart_instance(sending, store_lacks_call);
     }
 
-    /// The error of a journal without room. Also wakes the folder of this instance, because the instance that folded
-    /// may be gone.
+    /// The error of a full journal. Also wakes the folder of this instance, because the instance that folded may have
+    /// died.
     pub(super) fn full(&self) -> StoreError {
         self.leaderless.notify_one();
         StoreError::new(
@@ -132,7 +134,7 @@ impl Flusher {
         )
     }
 
-    /// Unless the answer is a reset, notes the age of the generation when the answered call was sent.
+    /// Notes the age that the generation had when the answered call was sent, unless the answer is a reset.
     pub(super) fn note_answer(&self, sending: &mut Sending, sent: Tick, appended: &Appended) {
         if let (Some(current), false) = (&mut sending.generation, *appended == Appended::Reset) {
             let since = Duration::from_nanos(self.clock().nanos_between(current.since, sent));
@@ -166,7 +168,7 @@ impl Flusher {
             && let Some(seq) = sending.replay.newest()
         {
             let generation = self.generation(sending).await?;
-            // A call with its own number as `previous` is never appended, and the answer shows the fence.
+            // A call whose `previous` is its own number is never appended. The answer shows the fence.
             let call = FencedBatch {
                 generation,
                 instance: sending.instance.clone(),

@@ -1,4 +1,4 @@
-//! The last flush: a shutdown appends the remaining calls. Calls that it cannot append in time count as lost.
+//! The last flush: a shutdown appends the remaining calls. Calls that the shutdown cannot append in time count as lost.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,7 +16,8 @@ impl Flusher {
         self.recorder.drain();
         self.recorder.recording.close();
         self.is_finishing.store(true, Ordering::SeqCst);
-        // A second shutdown waits for the first one, but for a limited time: the first may not be polled any more.
+        // A second shutdown waits for the first shutdown, but for a limited time: the future of the first may not be
+        // polled any more.
         let _guard = tokio::time::timeout(2 * within, self.finish.lock()).await;
         let mut last_error = None;
         // Whether the store has data that it could not make durable.
@@ -27,13 +28,13 @@ impl Flusher {
             loop {
                 sending.sizer.use_max_size();
                 let mut flushed = boxed(self.flush_with(&mut sending)).await;
-                // If this flush found missing requests, another flush reports them.
+                // If this flush found that requests are lost, another flush reports them as missing.
                 if flushed.is_ok() && self.recorder.drain.pending_series() > 0 {
                     flushed = boxed(self.flush_with(&mut sending)).await;
                 }
                 if flushed.is_ok() {
                     flushed = self.store.sync().await;
-                    // After a failed sync, the next flush appends the data that the store has lost.
+                    // After a failed sync, the next flush appends what the store has lost.
                     was_volatile = flushed.is_err();
                 }
                 let Err(error) = flushed else { break };
@@ -41,7 +42,7 @@ impl Flusher {
                 tokio::time::sleep(backoff.mul_f64(fastrand::f64())).await;
                 backoff = (backoff * 2).min(*BACKOFF.end());
             }
-            // A failure is harmless: the fleet then counts this instance for a minute more.
+            // A failure is harmless: the store then counts this instance as alive for another minute.
             let _ = self.store.upkeep().deregister(&sending.instance).await;
         };
         if tokio::time::timeout(within, trying).await.is_ok() {
@@ -50,13 +51,13 @@ impl Flusher {
             if lost.is_zero() {
                 return Ok(());
             }
-            // The loss was logged when it was found.
+            // The loss is in the log already.
             let message = "the store had lost calls that cannot be sent again; the log says why";
             let error = StoreError::new(StoreErrorKind::Unexpected, message);
             return Err(ShutdownError { lost, error });
         }
         let mut left = self.recorder.drain.take();
-        // Data that the store has but could not make durable. A later flush may send it again.
+        // Data that the store has, but could not make durable. A later flush may send it again.
         let mut volatile = Amounts::default();
         let lost = match self.sending.try_lock() {
             Ok(mut sending) => {
@@ -74,7 +75,8 @@ impl Flusher {
                 self.note_lost(lost, volatile);
                 lost + volatile
             }
-            // A caller holds the future of a flush without polling it. That flush keeps the data that it has taken.
+            // A caller holds the future of a flush, but does not poll this future. That flush keeps the data that it
+            // has taken.
             Err(_) => {
                 let held = lock(&self.state).amounts;
                 self.note_lost(left.amounts(), held);
@@ -92,21 +94,21 @@ impl Flusher {
             additions = lost.additions,
             details = lost.details,
             %error,
-            "{lost} are lost, because they could not be flushed before the shutdown; if the store was slow, \
+            "{lost} lost, because they could not be flushed before the shutdown; if the store was slow, \
              raise `shutdown_timeout`"
         );
         Err(ShutdownError { lost, error })
     }
 
-    /// The amounts that are lost for good. Amounts that an earlier shutdown gave up are not included, because they may
-    /// still be sent.
+    /// The amounts that are lost for good. Amounts that an earlier shutdown gave up are not included, because a flush
+    /// may still send them.
     fn lost_for_good(&self) -> Amounts {
         let given_up = *lock(&self.given_up);
         let counted = self.recorder.drain.counters(|counters| counters.lost);
         counted.saturating_sub(given_up)
     }
 
-    /// Notes that the data of an earlier shutdown, which had given up, was sent after all.
+    /// Notes that the data which an earlier shutdown gave up was sent after all.
     pub(super) fn restore_given_up(&self) {
         self.note_lost(Amounts::default(), Amounts::default());
     }

@@ -1,5 +1,5 @@
-//! Heartbeats: they show the store that this instance is alive, and which version of the application it runs. The
-//! answers contain the state of the fleet.
+//! Heartbeats: they show that this instance is alive, and which version of the application it runs. The answers contain
+//! the state of the fleet.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::task::{boxed, lock};
 use tower_pulse_model::fleet::Fleet;
 use tower_pulse_model::mark::Mark;
 
-/// The time after which the mark of a version is added again if the mark cannot be read yet.
+/// The time after which the mark of a version is added again, if readers cannot see the mark yet.
 const MARK_AGAIN: Duration = Duration::from_secs(60);
 
 impl Flusher {
@@ -22,8 +22,9 @@ impl Flusher {
         if let Some(version) = &version
             && !self.is_version_marked.load(Ordering::Relaxed)
         {
-            // This heartbeat has no version, so that the answer has only the versions of others. The version is
-            // announced only after its mark is stored, because an announced version gets no mark from other instances.
+            // This heartbeat has no version, so that the answer has only the versions of other instances. The version
+            // is announced only after its mark is stored, because no instance marks a version that another instance has
+            // announced.
             let others = self.send_heartbeat(None).await?;
             let marked = self.mark_version(version, &others).await;
             if !matches!(marked, Ok(true)) {
@@ -61,9 +62,9 @@ impl Flusher {
         Ok(fleet)
     }
 
-    /// Lets the clock follow the store's time (`origin`), or this instance's own time again (`None`). Samples from
-    /// before the switch are sent apart from later ones. In one batch, slices of earlier samples could push out slices
-    /// of later ones.
+    /// Lets the clock follow the store's time (`origin`: see `Clock::origin`) or, if `None`, this instance's own clock
+    /// again. Samples from before and after the switch are sent in separate calls, because their times may be far
+    /// apart: in one batch, the newer slices could push out the older slices.
     async fn follow_time(&self, origin: Option<i64>) -> Result<()> {
         let mut sending = self.sending.lock().await;
         if self.is_finishing.load(Ordering::SeqCst) {
@@ -81,9 +82,9 @@ impl Flusher {
         boxed(self.flush_with(&mut sending)).await
     }
 
-    /// Makes the mark of a version, unless a living instance has the same version, or the mark would repeat the last
-    /// one. So a restart in the middle of a deploy makes no mark, and neither does the second instance of a new
-    /// version. Returns whether the mark can be read or is not needed.
+    /// Makes the mark of a version, unless a living instance has the same version, or a neighbouring mark has the same
+    /// version. So a restart in the middle of a deploy makes no mark. The second instance of a new version makes no
+    /// mark either. Returns whether the mark can be read or is not needed.
     async fn mark_version(&self, version: &Arc<str>, others: &Fleet) -> Result<bool> {
         if others.versions.contains(version) {
             return Ok(true);
@@ -100,7 +101,7 @@ impl Flusher {
         }
         let mut waiting = lock(&self.version_mark);
         if let Some((_, added)) = waiting.as_mut() {
-            // A mark that was lost is added again. If the first one is still pending, the fold ignores the second.
+            // A mark that may be lost is added again. If the first mark is only late, the fold ignores the second mark.
             let is_due = added.is_none_or(|at| self.clock().since(at) >= MARK_AGAIN);
             if is_due && self.recorder.add_mark(mark).is_ok() {
                 *added = Some(self.clock().tick());

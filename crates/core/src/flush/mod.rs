@@ -1,11 +1,11 @@
 //! Flushing: a batch is sent to the store in numbered calls of bounded size, one at a time. Each call is appended once,
 //! even if it is sent several times.
 //!
-//! A call without an answer is *in doubt*: it no longer changes, and is sent again under its number until the store
-//! acknowledges it. The part of a batch that has no number yet is still merged with new samples.
+//! A call without an answer is *in doubt*. The call in doubt no longer changes, and is sent again under its number
+//! until the store acknowledges the call. The part of a batch that has no number yet is still merged with new samples.
 //!
 //! Read this file, then `append` (the one call in flight), `replay` and `recover` (after a failover or a reset),
-//! `schedule` (the times of flushes), and `finish` (the last flush).
+//! `schedule` (the times of flushes), `heartbeat`, and `finish` (the last flush).
 
 mod append;
 mod finish;
@@ -31,7 +31,7 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::health::CleaningHealth;
 use crate::recorder::Recorder;
 use crate::skew::Skew;
-use crate::store::pace::BatchSizer;
+use crate::store::pace::CostSizer;
 use crate::store::{AppendedCall, FencedBatch, Receipt, Store, StoreStatus};
 use crate::task::{boxed, lock};
 use tower_pulse_model::amounts::Amounts;
@@ -39,12 +39,13 @@ use tower_pulse_model::batch::Batch;
 use tower_pulse_model::mark::Mark;
 use tower_pulse_model::snapshot::Problem;
 
-/// The first and the longest wait after a failed call. The wait doubles with each failure, and has full jitter.
+/// The wait after a failed call is random, up to a limit. These are the first and the last limit: the limit doubles
+/// with each failure.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(1);
 /// The longest time that a call should take.
 const CALL_TIME: Duration = Duration::from_millis(1);
-/// The most instances that flush each second. The instances of a larger fleet flush less often.
+/// The largest fleet whose instances flush every second. The instances of a larger fleet flush less often.
 const INSTANCES_PER_SECOND: u64 = 400;
 /// The longest interval that results from the size of a fleet.
 const MAX_FLEET_INTERVAL: Duration = Duration::from_secs(10);
@@ -54,14 +55,14 @@ pub struct Flusher {
     recorder: Arc<Recorder>,
     store: Arc<dyn Store>,
     interval: Mutex<Duration>,
-    /// The time between the last two flushes, if the last one was early.
+    /// The time between the last two flushes, if the last flush was early.
     early_after: Mutex<Option<Duration>>,
     /// Whether the interval grows with the fleet, because the user has not set it.
     is_interval_free: bool,
-    /// The offset of this instance within the time over which a fleet spreads its flushes, 0 to 1.
+    /// The position of this instance within the time over which a fleet spreads its flushes, 0 to 1.
     phase: f64,
     sending: tokio::sync::Mutex<Sending>,
-    /// A copy of the state in `sending` for other tasks, because `sending` is locked while a call is in progress.
+    /// A copy of a part of `sending` for other tasks, because `sending` is locked while a call is in progress.
     state: Mutex<FlushState>,
     contacted_at: Mutex<Option<Tick>>,
     heartbeat_error: Mutex<Option<StoreError>>,
@@ -69,17 +70,17 @@ pub struct Flusher {
     given_up: Mutex<Amounts>,
     /// The state of the fleet when the store was last asked for it.
     fleet: Mutex<StoreStatus>,
-    /// Whether a shutdown has begun. From then on, flushes other than [`finish`](Self::finish) send only data that a
-    /// shutdown left.
+    /// Whether a shutdown has begun. From then on, a flush other than [`finish`](Self::finish) sends only data that an
+    /// interrupted shutdown left.
     is_finishing: AtomicBool,
     /// Locked by the shutdown that flushes.
     finish: tokio::sync::Mutex<()>,
-    /// Notified when an entry of this instance waits and no instance seems to fold.
+    /// Notified when an entry of this instance waits, but no instance seems to fold.
     leaderless: Arc<Notify>,
     replays: AtomicU64,
-    /// Whether the version of the application, if it has one, has a mark or needs none.
+    /// Whether the version of the application has a mark or needs no mark.
     is_version_marked: AtomicBool,
-    /// The mark of the version until readers can see the mark, and when the mark was last added to the pending batch.
+    /// The mark of the version, until readers can see the mark, and when the mark was last added to the pending batch.
     version_mark: Mutex<Option<(Mark, Option<Tick>)>>,
     /// The name that the user has given to this instance.
     name: Option<String>,
@@ -90,13 +91,12 @@ pub struct Flusher {
 
 /// The call in flight, and the state that is needed to repeat it.
 struct Sending {
-    /// The id of this instance in the journal. A reset of the store changes the id. Two processes never have the same
-    /// id, even under the same name, because a fence counts the calls of one process.
+    /// The id of this instance in the journal. A reset of the store may change the id. A fence counts the calls of one
+    /// process, so two processes have different ids even under the same name.
     instance: String,
     generation: Option<Entered>,
     /// The ids of the last generations that this process has entered, oldest first.
     generations: VecDeque<String>,
-    /// The number of the next call.
     next: u64,
     in_doubt: Option<FencedBatch>,
     in_doubt_since: Option<Tick>,
@@ -104,22 +104,21 @@ struct Sending {
     is_sent: bool,
     /// Whether the call in doubt was sent at all, under this or another number.
     is_ever_sent: bool,
-    /// The number of successive answers without progress.
+    /// The number of successive answers without progress: no call was acknowledged.
     vain_answers: usize,
     /// Samples that were taken from the pending batch, and have no number yet.
     unsequenced: Batch,
-    /// Whether a change of the clock has closed `unsequenced`. Later samples, whose times are on the changed clock, are
-    /// not merged with `unsequenced`.
+    /// Whether a change of the clock has closed `unsequenced`. Later samples, which have the times of the changed
+    /// clock, are not merged with `unsequenced`.
     is_closed: bool,
-    /// The approximate amounts in `unsequenced`. Counting them after each call would cost more than the calls.
+    /// The approximate amounts in `unsequenced`. To count the amounts after each call would cost more than the calls.
     unsequenced_amounts: Amounts,
     replay: ReplayBuffer,
-    sizer: BatchSizer,
+    sizer: CostSizer,
     /// The newest call that the store has, and its receipt.
     newest: Option<(u64, Receipt)>,
     /// When the store last acknowledged a call.
     flushed_at: Option<Tick>,
-    /// Why the last flush failed, if it did.
     failed: Option<StoreErrorKind>,
 }
 
@@ -130,16 +129,15 @@ impl Sending {
     }
 }
 
-/// A generation of the store, and when this instance entered it.
+/// A generation of the store, when this instance entered the generation (`since`), and its age at that moment.
 struct Entered {
     id: String,
     age: Duration,
     since: Tick,
-    /// The age when this instance sent the last call that was answered in this generation.
+    /// The age of the generation when this instance sent the last call that was answered.
     answered_at_age: Option<Duration>,
 }
 
-/// The part of [`Sending`] that other tasks read.
 #[derive(Clone, Debug, PartialEq)]
 struct FlushState {
     instance: String,
@@ -147,9 +145,10 @@ struct FlushState {
     last_call: u64,
     flushed_at: Option<Tick>,
     in_doubt_since: Option<Tick>,
-    /// The number of contexts and counters that were taken from the pending batch, and are not acknowledged.
+    /// The number of contexts, counters, rankings, minute reports and marks that were taken from the pending batch, but
+    /// are not acknowledged.
     series: usize,
-    /// The approximate amounts that were taken from the pending batch, and are not acknowledged.
+    /// The approximate amounts of this data.
     amounts: Amounts,
     failed: Option<StoreErrorKind>,
 }
@@ -173,9 +172,9 @@ impl From<&Sending> for FlushState {
 
 /// The state of flushing.
 pub struct FlushStatus {
-    /// The name of this instance: the user's, or else its id in the journal.
+    /// The name of this instance: the user's name for it, or else its id in the journal.
     pub instance: String,
-    /// A name that no other process has had: the id in the journal, after the user's name if there is one.
+    /// A name that no other process has: the id in the journal, after the user's name if there is one.
     pub unique_name: String,
     /// The time since the store last answered; `None` before the first answer.
     pub contact_age: Option<Duration>,
@@ -183,19 +182,20 @@ pub struct FlushStatus {
     pub flushed_age: Option<Duration>,
     /// The age of the call in doubt; `None` if no call is in doubt.
     pub in_doubt_age: Option<Duration>,
-    /// The number of contexts and counters that were taken from the pending batch, and are not acknowledged.
+    /// The number of contexts, counters, rankings, minute reports and marks that were taken from the pending batch, but
+    /// are not acknowledged.
     pub series: usize,
     /// The interval for the current fleet.
     pub interval: Duration,
-    /// The time between the last two flushes if the last one was early, or else the interval.
+    /// The time between the last two flushes if the last flush was early, or else the interval.
     pub last_interval: Duration,
     /// The state of the fleet in the store's last answer.
     pub fleet: StoreStatus,
     /// Why the last flush failed, if it did.
     pub failed: Option<StoreErrorKind>,
-    /// Why the last heartbeat failed.
+    /// Why the last heartbeat failed, if it did.
     pub heartbeat_error: Option<StoreError>,
-    /// Seconds by which the wall clock is ahead of the store's.
+    /// Seconds by which the wall clock is ahead of the store's; `None` if unknown.
     pub skew: Option<i64>,
 }
 
@@ -208,10 +208,10 @@ pub struct Unsent {
     pub is_failing: bool,
 }
 
-/// A flushed call. A caller may wait until the call can be read.
+/// A flushed call. A caller may wait until the data of the call can be read.
 #[derive(Clone, Debug)]
 pub struct Flushed {
-    /// The newest call that was appended.
+    /// The call.
     pub call: AppendedCall,
     /// The number of calls that this instance had replayed when it flushed this call.
     pub replays: u64,
@@ -257,7 +257,7 @@ impl Flusher {
             is_closed: false,
             unsequenced_amounts: Amounts::default(),
             replay: ReplayBuffer::new(options.replay_bytes, interval),
-            sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
+            sizer: CostSizer::new(*costs.start(), costs, CALL_TIME),
             newest: None,
             flushed_at: None,
             failed: None,
@@ -325,8 +325,7 @@ impl Flusher {
             if !is_taken && self.recorder.drain.pending_series() == 0 {
                 return Ok(self.newest(&sending));
             }
-            // A shutdown that was dropped, or gave up, leaves the data that it had taken. No other task would send that
-            // data.
+            // A shutdown that was dropped or gave up leaves data that it had taken. No other task would send this data.
             if is_taken && let Ok(_guard) = self.finish.try_lock() {
                 boxed(self.flush_with(&mut sending)).await?;
                 self.restore_given_up();
@@ -354,7 +353,7 @@ impl Flusher {
         })
     }
 
-    /// The number of replays that have begun. A replay may give a call another position in the journal.
+    /// The number of replays that have begun. A replayed call gets another position in the journal.
     pub fn replays(&self) -> u64 {
         self.replays.load(Ordering::SeqCst)
     }
@@ -372,7 +371,7 @@ impl Flusher {
                 Ok(())
             }
             Err(error) => {
-                // The samples are put back and merged with later ones, which bounds the memory that an outage needs.
+                // The samples are put back and merged with later samples. This bounds the memory during an outage.
                 if !sending.is_closed {
                     self.recorder.put_back(sending.take_unsequenced());
                 }
@@ -441,11 +440,10 @@ impl Flusher {
         lock(&self.fleet).exceptions.quarantined
     }
 
-    /// The keys for which data was omitted since [`known_quarantined`](Self::known_quarantined) was `before`.
+    /// The keys for which data was omitted since [`known_quarantined`](Self::known_quarantined) returned `before`.
     pub fn quarantined_since(&self, before: u64) -> Vec<Problem> {
         let mut known = lock(&self.fleet).exceptions.clone();
         let new = usize::try_from(known.quarantined.saturating_sub(before)).unwrap_or(usize::MAX);
-        // The newest keys are last.
         let at = known.quarantined_keys.len().saturating_sub(new);
         known.quarantined_keys.split_off(at)
     }
@@ -459,7 +457,7 @@ impl Flusher {
     }
 }
 
-/// An id that no other process has: 128 bits from a seed of the operating system.
+/// An id that no other process has: 128 random bits.
 fn new_instance() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

@@ -1,4 +1,4 @@
-//! Recovery of data that the store has lost: calls after a failover, or everything after a reset.
+//! Recovery after the store has lost data: calls after a failover, or everything after a reset.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,10 +8,9 @@ use crate::error::Result;
 use crate::store::{Appended, Generation};
 use tower_pulse_model::amounts::Amounts;
 
-/// If a generation is gone within this time after its beginning, a failover counts as the cause, and the calls of the
+/// If a generation is lost while it is younger than this, a failover counts as the cause, and the calls of the
 /// generation are sent again.
 const YOUNG: Duration = Duration::from_secs(60);
-/// The most generations that are remembered.
 const MAX_GENERATIONS: usize = 64;
 
 impl Flusher {
@@ -64,7 +63,8 @@ impl Flusher {
         self.replays.fetch_add(1, Ordering::SeqCst);
         match self.store.append(call).await? {
             Appended::Done(receipt) => {
-                // The replay gives the newest call another position. Callers wait until that position can be read.
+                // The replay gives the newest call another position. Callers wait until the journal is folded up to
+                // this position.
                 if let Some((newest, at)) = &mut sending.newest
                     && *newest == seq
                 {
@@ -96,7 +96,7 @@ impl Flusher {
                 requests = lost.samples,
                 additions = lost.additions,
                 details = lost.details,
-                "{why}: {lost} are lost; use persistence and a replica, and raise `replay_bytes` \
+                "{why}: {lost} lost; use persistence and a replica, and raise `replay_bytes` \
                  to send more calls again after a failover"
             );
         }
@@ -109,7 +109,7 @@ impl Flusher {
         let is_new = generation.is_fresh && !sending.generations.contains(&generation.id);
         let former = sending.generation.as_ref();
         let answered = former.and_then(|former| former.answered_at_age);
-        // A generation without an answer counts as young.
+        // A generation in which no call was answered counts as young.
         let was_young = answered.is_none_or(|age| age < YOUNG);
         let id = generation.id.clone();
         self.enter(sending, generation);
@@ -157,7 +157,7 @@ impl Flusher {
                 sending.in_doubt = Some(call);
             } else {
                 let (second, requests) = call.batch.served();
-                // The store covers no time before its generation began.
+                // The store has no data from before its generation began.
                 let created = sending.generation.as_ref().map_or(0, |current| {
                     let now = self.clock().now_seconds();
                     now.saturating_sub_unsigned(current.age.as_secs())

@@ -8,19 +8,20 @@ use crate::clock::{Clock, Tick};
 use crate::store::FencedBatch;
 use tower_pulse_model::amounts::Amounts;
 
-/// A call can be replayed for at least this long after its acknowledgement, if there is room.
+/// The least time for which a call can be replayed after its acknowledgement, if there is room.
 const MIN_RETENTION: Duration = Duration::from_secs(60);
-/// The amounts of each call are remembered separately for this long. Amounts of older calls are added up by the minute.
+/// The amounts of each call are remembered separately for this long. Then the amounts of the calls of a minute are
+/// added up.
 const COUNT_RETENTION: Duration = Duration::from_secs(600);
-/// Amounts of old calls are added up if the calls were acknowledged within this time of each other.
+/// Old calls that were acknowledged within this time of each other are added up.
 const OLD_COUNTS_WITHIN: Duration = Duration::from_secs(60);
 /// The greatest age at which a call is replayed or counted as lost. The store removes the fence of an instance that has
-/// been idle for a day. So for older calls a missing fence does not mean that the store lost the calls.
+/// been idle for a day. So a missing fence does not mean that the store lost older calls.
 const MAX_AGE: Duration = Duration::from_secs(12 * 3_600);
-/// The most calls whose amounts are remembered separately. Amounts of older calls are added up.
+/// The most calls whose amounts are remembered separately. The amounts of the oldest calls beyond this number are added
+/// up.
 const MAX_COUNTS: usize = 4_096;
 
-/// Acknowledged calls, bounded in age and in bytes.
 pub(super) struct ReplayBuffer {
     /// The amounts of calls older than [`COUNT_RETENTION`], added up, oldest first.
     old_counts: VecDeque<Acknowledged>,
@@ -32,23 +33,24 @@ pub(super) struct ReplayBuffer {
     bytes: usize,
     max_bytes: usize,
     retention: Duration,
-    /// Whether the store has answered about the newest call since that call became too old to be replayed.
+    /// Whether the store, after the newest call became too old to be replayed, has confirmed that it has this call.
     is_settled: bool,
 }
 
-/// An acknowledged call, or several that were added up.
+/// An acknowledged call, or several calls that were added up.
 #[derive(Clone, Copy, Debug)]
 struct Acknowledged {
-    /// The number of the call, or of the newest of several.
+    /// The number of the call, or of the newest of several calls.
     seq: u64,
     amounts: Amounts,
-    /// The second to which the requests of all calls are attributed, and their number.
+    /// The second to which the requests of all calls are attributed, and the number of these requests.
     served: (i64, u64),
-    /// When the call, or one of several, was acknowledged.
+    /// When the call, or one of several calls, was acknowledged.
     at: Moment,
 }
 
-/// A moment on both clocks. The monotonic clock may stop while a machine is suspended, and the wall clock may be set.
+/// A moment on both clocks, because the monotonic clock may stop while a machine is suspended, and the wall clock may
+/// be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     tick: Tick,
@@ -77,19 +79,20 @@ struct Buffered {
     call: FencedBatch,
 }
 
-/// The plan for a gap, the calls that the store lacks.
+/// The plan for a gap: for the calls that the store lacks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GapPlan {
     /// The number of the call to replay next, if there is one.
     pub seq: Option<u64>,
     /// The amounts of the lost calls, which cannot be replayed.
     pub lost: Amounts,
-    /// The seconds of lost requests, each with the number of these requests.
+    /// Seconds, each with the number of lost requests that are attributed to it.
     pub missing: Vec<(i64, u64)>,
 }
 
 impl ReplayBuffer {
-    /// A buffer of up to `max_bytes`, for about one call per `interval`.
+    /// A buffer of up to `max_bytes`. A call is kept for three flush intervals, but at least for [`MIN_RETENTION`] and
+    /// at most for [`COUNT_RETENTION`].
     pub(super) fn new(max_bytes: usize, interval: Duration) -> Self {
         Self {
             old_counts: VecDeque::new(),
@@ -102,8 +105,8 @@ impl ReplayBuffer {
         }
     }
 
-    /// Buffers an acknowledged call, which was sent at `sent`. The age of earlier calls counts until `sent`, because
-    /// the acknowledgement proves that the store had them at that time. A machine that was suspended may read the
+    /// Buffers an acknowledged call, which was sent at `sent`. The age of earlier calls is their age at `sent`, because
+    /// the acknowledgement proves that the store still had these calls then. A machine that was suspended may read the
     /// answer much later.
     pub(super) fn push(&mut self, clock: &Clock, call: FencedBatch, sent: Moment) {
         let bytes = call.batch.approximate_bytes();
@@ -145,21 +148,18 @@ impl ReplayBuffer {
         self.bound_counts();
     }
 
-    /// The number of calls that could be replayed.
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// The number of the newest call, if the store must still be asked whether it has this call. `None` once the store
-    /// has answered after the call became too old to be replayed.
+    /// The number of the newest call, if the store must still be asked whether it has this call; otherwise `None`.
     pub(super) fn newest(&self) -> Option<u64> {
         let newest = self.calls.back().map(|buffered| buffered.acknowledged);
         let newest = newest.or(self.counts.back().copied())?;
         (!self.is_settled).then_some(newest.seq)
     }
 
-    /// Whether the newest call is too old to be replayed. The next answer of the store is then the last one that is
-    /// needed.
+    /// Whether the newest call is too old to be replayed. Only one more answer of the store is then needed.
     pub(super) fn is_newest_old(&self, clock: &Clock) -> bool {
         let newest = self.calls.back().map(|buffered| buffered.acknowledged);
         let newest = newest.or(self.counts.back().copied());
@@ -198,8 +198,8 @@ impl ReplayBuffer {
     }
 
     /// Plans how to handle a gap beyond the call `fence`. Lost amounts are removed from the buffer, so that they are
-    /// counted once. A group of old calls that were added up counts as lost if the store lacks the newest of them. The
-    /// age of the calls beyond the fence starts again at zero, because the replay gives them to the store again.
+    /// counted once. Old calls that were added up count as lost if the store lacks the newest of these calls. The age
+    /// of the calls beyond the fence starts again at zero, because these calls are replayed.
     pub(super) fn plan_gap(&mut self, fence: u64, clock: &Clock) -> GapPlan {
         let now = Moment::now(clock);
         let is_old = |at: &Moment| at.until(&now, clock) > MAX_AGE;
@@ -224,14 +224,14 @@ impl ReplayBuffer {
         let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq <= fence);
         let seq = self.calls.get(at).map(|buffered| buffered.acknowledged.seq);
         if seq.is_none() {
-            // The calls beyond the fence were just counted as lost, and none of them can be replayed.
+            // The calls beyond the fence are counted as lost. The store need not be asked about these calls again.
             self.old_counts.retain(|count| count.seq <= fence);
             self.counts.retain(|count| count.seq <= fence);
         }
         GapPlan { seq, lost, missing }
     }
 
-    /// The amounts of the calls beyond `fence`, as far as they are remembered.
+    /// The remembered amounts of the calls beyond `fence`.
     pub(super) fn amounts_beyond(&self, fence: u64) -> Amounts {
         let calls = self.calls.iter().map(|buffered| &buffered.acknowledged);
         let beyond = self.old_counts.iter().chain(&self.counts).chain(calls);
@@ -297,7 +297,6 @@ mod tests {
         (ReplayBuffer::new(max_bytes, SECOND), clock, manual_clock)
     }
 
-    /// Pushes calls that are acknowledged as soon as they are sent.
     fn push(buffer: &mut ReplayBuffer, clock: &Clock, seqs: RangeInclusive<u64>) {
         seqs.for_each(|seq| buffer.push(clock, call(seq), Moment::now(clock)));
     }
@@ -331,7 +330,6 @@ mod tests {
     #[test]
     fn old_calls_are_counted_by_the_minute_for_twelve_hours() {
         let (mut buffer, clock, manual_clock) = buffer_of(0);
-        // A call every 20 s, for 13 hours.
         let calls = 13 * 180;
         for seq in 1..=calls {
             buffer.push(&clock, call(seq), Moment::now(&clock));
@@ -352,7 +350,7 @@ mod tests {
     #[test]
     fn amounts_beyond_a_fence_are_added_up_and_stay() {
         let (mut buffer, clock, manual_clock) = buffer_of(2 * call(1).batch.approximate_bytes());
-        // In the end, calls 1 to 3 are added up by the minute, 4 and 5 are remembered separately, 6 and 7 are buffered.
+        // Calls 1 to 3 are added up, calls 4 and 5 are remembered separately, and calls 6 and 7 are buffered.
         push(&mut buffer, &clock, 1..=3);
         manual_clock.advance(COUNT_RETENTION + SECOND);
         push(&mut buffer, &clock, 4..=7);
@@ -430,7 +428,7 @@ mod tests {
         assert_eq!(buffer.plan_gap(1, &clock).seq, Some(2));
         assert_eq!(buffer.newest(), Some(2));
         let sent = Moment::now(&clock);
-        // The answer is read long after it arrived.
+        // The answer is read long after the call was sent.
         manual_clock.advance(Duration::from_secs(700));
         buffer.push(&clock, call(3), sent);
         assert_eq!(buffer.plan_gap(1, &clock).seq, Some(2));

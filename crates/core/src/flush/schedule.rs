@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::{BACKOFF, Flusher};
 use crate::task::{Admission, DENIED_WAIT, Stopped, lock};
 
-/// The longest time that the last flush may take when no caller waits for it.
+/// The longest time that the last flush may take if no caller waits for this flush.
 const LAST_FLUSH: Duration = Duration::from_secs(1);
 
 impl Flusher {
-    /// Flushes at every interval until the shutdown, and in between when a ranking of the pending batch has many ids.
+    /// Flushes at every interval until the shutdown. Flushes earlier when a ranking of the pending batch has many ids.
     /// When every `Pulse` is dropped without a shutdown, flushes the pending batch.
     pub fn flush_at_intervals(
         self: Arc<Self>,
@@ -41,7 +41,7 @@ impl Flusher {
                 () = clock.sleep(wait) => false,
                 () = pressed, if backoff == *BACKOFF.start() => true,
             };
-            // The flush that has just ended may have taken the ids that caused the notification.
+            // The last flush may have taken the ids that caused the notification.
             if is_early && !self.recorder.drain.is_crowded() {
                 wait = self.until_next();
                 continue;
@@ -70,7 +70,7 @@ impl Flusher {
         let interval = self.interval();
         let nanos = interval.as_nanos().max(1);
         let now = u128::from(self.clock().now_nanos().unsigned_abs());
-        // A fleet whose interval has grown spreads its calls over the whole interval.
+        // A fleet whose interval has grown spreads its flushes over the whole interval.
         let is_large = self.is_interval_free && interval > Duration::from_secs(1);
         let spread = match is_large {
             true => interval,
@@ -85,14 +85,14 @@ impl Flusher {
         (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20))
     }
 
-    /// Sends heartbeats to the store. When there is nothing to flush, the answers show that the store is alive.
+    /// Sends heartbeats to the store. While there is nothing to flush, the answers show that the store is alive.
     pub async fn heartbeat_at_intervals(self: Arc<Self>, mut admission: Admission) {
         let drain = &self.recorder.drain;
         loop {
             let result = self.beat().await;
             let is_denied = admission.denies(&result);
             match &result {
-                // A heartbeat that succeeds must not hide that flushes fail.
+                // While flushes fail, a heartbeat that succeeds must not end the error.
                 Ok(()) if lock(&self.state).failed.is_some() => {}
                 Ok(()) => {
                     self.note_contact();

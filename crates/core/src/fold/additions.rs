@@ -1,5 +1,6 @@
-//! Collects the additions of a step to counters and statistics, from the partitions of the round that the step writes.
-//! Other programs may add to the same keys, so the step adds to their values. Fields of tables are replaced instead.
+//! Collects the additions of a step to counters and statistics, from the partitions that the step writes. Other
+//! programs may add to the keys of counters and statistics. So a step adds to the values of these keys, but replaces
+//! fields of tables.
 
 use std::sync::Arc;
 
@@ -39,8 +40,8 @@ pub(super) async fn plan(leased: &LeasedStore<'_>, round: &Round, plans: &mut Pl
     }
 }
 
-/// The additions of a step that covers some partitions. Without `has_context_counters`, `<all>` is the only
-/// context with counters.
+/// The additions of a step that writes `partitions`. Without `has_context_counters`, `<all>` is the only context with
+/// counters.
 pub(super) fn additions(
     round: &Round,
     partitions: &[usize],

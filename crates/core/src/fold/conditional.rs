@@ -12,22 +12,22 @@ use crate::store::table::Table;
 use crate::task::lock;
 use tower_pulse_model::sorted::Map;
 
-/// How often one takeover may end the lease of another instance.
+/// The most times that one takeover ends the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
 /// The longest wait before a takeover ends a lease. The wait is random, so that two instances do not end each other's
 /// leases again and again.
 const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 
 impl Folder {
-    /// Makes this instance fold, even if no entries wait, unless another instance folds. Folding includes the work that
-    /// is due between rounds.
+    /// Makes this instance fold, unless another instance folds. Even if no entries wait, the work between rounds is
+    /// done.
     pub fn wake(&self) {
         self.leaderless.notify_one();
     }
 
-    /// Writes if this instance holds or can acquire the fold lease. A round that was begun is finished first.
+    /// Writes if this instance holds or can acquire the lease. A begun round is finished first.
     ///
-    /// Cancel safe: steps that took effect stay, and the compared field shows whether all of them took effect.
+    /// Cancel safe: steps that took effect stay, and the compared field shows whether all steps took effect.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let ended = self.rounds(None, Some(write)).await?;
         if ended.written != Written::NoLease && ended.has_acquired {
@@ -53,8 +53,8 @@ impl Folder {
         Ok(written)
     }
 
-    /// Ends the lease of another instance. The steps of that instance have no effect until it has acquired the lease
-    /// again. Returns `false` if no other instance holds the lease.
+    /// Ends the lease of another instance. The steps of that instance have no effect until that instance has acquired
+    /// the lease again. Returns `false` if no other instance holds the lease.
     pub(super) async fn end_lease_of_another(&self) -> Result<bool, StoreError> {
         let status = self.store.upkeep().status(self.clock.now_seconds()).await?;
         let holder = status.journal.and_then(|journal| journal.folder);
@@ -68,7 +68,7 @@ impl Folder {
         Ok(true)
     }
 
-    /// Writes, and releases the lease so that the other instance can continue.
+    /// Writes, and releases the lease, so that the instance whose lease was ended can continue.
     async fn write_and_release(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let written = self.rounds(None, Some(write)).await?.written;
         if written != Written::NoLease {
@@ -80,7 +80,7 @@ impl Folder {
 }
 
 impl LeasedStore<'_> {
-    /// Folds a round, and writes if no round is left unfinished. After an error the lease must not be used again.
+    /// Folds a round, and writes if no round is left unfinished.
     pub(super) async fn advance(
         &mut self,
         features: &mut Features,
@@ -97,7 +97,6 @@ impl LeasedStore<'_> {
         }
     }
 
-    /// Writes if the compared field has the expected value.
     async fn write_if(&mut self, write: &ConditionalWrite) -> Leased<Written> {
         let before = self
             .values_of(std::slice::from_ref(&write.compared))
@@ -108,8 +107,8 @@ impl LeasedStore<'_> {
         for step in &write.steps {
             self.write(step).await?;
         }
-        // A write to a key that holds a foreign value is omitted, and the key is quarantined. Reading the fields back
-        // detects this.
+        // A write to a key that holds a foreign value is omitted, and the key is quarantined. Reading one field of each
+        // table back detects this.
         let writes = write.steps.iter().flatten();
         let last_set = writes.filter_map(|writes| Some((&writes.table, writes.set.last()?)));
         let last_by_table: Map<_, _> = last_set.collect();

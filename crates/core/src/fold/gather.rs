@@ -9,23 +9,24 @@ use crate::store::journal::{Entry, NEWER_GRACE};
 use tower_pulse_model::entry::{ENTRY_VERSION, EntryReader};
 use tower_pulse_model::round::Round;
 
-/// Approximate limits of one round: the bytes of its entries, and the time for which it reads entries.
+/// Approximate limits of one round: the bytes of its entries, and the time spent reading entries.
 const ROUND_BYTES: u64 = 32 * 1024 * 1024;
 const READ_TIME: Duration = Duration::from_secs(1);
-/// Seconds by which the `appended_at` of an entry may be ahead of the current time. After a failover, the clock of the
-/// new primary may be behind by as much. Times further ahead were set while the store's clock was wrong.
+/// The most seconds by which the `appended_at` of an entry may be ahead of the current time. After a failover, the
+/// clock of the new primary may be behind. Times further ahead were set while the store's clock was wrong.
 const STAMP_AHEAD: i64 = 60;
 
-/// The most requests that an entry may declare.
+/// The most requests that count as missing when an entry is set aside. The entry itself declares its number of
+/// requests.
 const MOST_DECLARED: u64 = 1 << 50;
 
 impl LeasedStore<'_> {
     /// Reads and merges the entries of a round, part by part.
     pub(super) async fn gather(&self, own_now: i64, stop_before: Option<Position>) -> Leased<Read> {
         let (start, progress) = (Instant::now(), &self.lease.progress);
-        let (committed, dead) = (progress.committed, &progress.unreadable);
-        // All entries of a round have the same bound, even if another folder began the round, so that each partition
-        // gets the same times.
+        let (committed, unreadable) = (progress.committed, &progress.unreadable);
+        // The times of all entries of a round have the same bound, even if another folder began the round. So all
+        // partitions get the same times.
         let mut newest = (progress.round_end).and(progress.newest_at);
         let mut gathered = Gathered {
             round: Round::default(),
@@ -50,7 +51,8 @@ impl LeasedStore<'_> {
             }
             let is_stop = |entry: &Entry| {
                 Some(entry.position) == stop_before
-                    || entry.version > u64::from(ENTRY_VERSION) && !dead.contains(&entry.position)
+                    || entry.version > u64::from(ENTRY_VERSION)
+                        && !unreadable.contains(&entry.position)
             };
             let stop = entries.iter().position(is_stop);
             let is_last_part = stop.is_some() || entries.is_empty();
@@ -69,12 +71,12 @@ impl LeasedStore<'_> {
                 }
                 entries.truncate(at);
             }
-            if let Err(at) = gathered.add(&entries, dead).await {
+            if let Err(at) = gathered.add(&entries, unreadable).await {
                 let is_first = at == 0 && gathered.entries.len() == 1;
                 return Ok(Read::Garbled(entries.swap_remove(at), is_first));
             }
             let (end, round_end) = (gathered.end, progress.round_end);
-            // The end of a round that was begun is fixed.
+            // The end of a begun round is fixed.
             let is_large = round_end.is_none()
                 && (end.offset - committed.offset >= ROUND_BYTES
                     || gathered.round.names() >= locality.round_names
@@ -86,18 +88,16 @@ impl LeasedStore<'_> {
     }
 }
 
-/// The result of reading a round.
 pub(super) enum Read {
     Gathered(Gathered),
     /// The next entry is of a newer version, and waits for an instance that can read it.
     Newer(Entry),
-    /// An entry that cannot be folded, and whether it is the first unfolded entry.
+    /// An entry that cannot be folded, and whether it is set aside at once. Otherwise the entries before it are folded
+    /// first, unless a round was begun.
     Garbled(Entry, bool),
 }
 
-/// Entries that were read for a round.
 pub(super) struct Gathered {
-    /// The merged entries.
     pub(super) round: Round,
     pub(super) entries: Vec<Position>,
     /// The position of the last entry that was read.
@@ -106,17 +106,17 @@ pub(super) struct Gathered {
     pub(super) head: Position,
     /// The store's time, in Unix seconds.
     pub(super) now: i64,
-    /// The size of entries that are missing before and between these entries.
+    /// The bytes of the entries that are missing before and between these entries.
     pub(super) hole_bytes: u64,
 }
 
 impl Gathered {
-    /// Merges more entries, without entries that were set aside, and yields to other tasks meanwhile. The error is the
-    /// index of an entry that cannot be read.
-    async fn add(&mut self, entries: &[Entry], dead: &[Position]) -> Result<(), usize> {
+    /// Merges more entries, except those at the positions `unreadable`, and yields to other tasks in between. The error
+    /// is the index of an entry that cannot be read.
+    async fn add(&mut self, entries: &[Entry], unreadable: &[Position]) -> Result<(), usize> {
         for (at, entry) in entries.iter().enumerate() {
             // The offset of an entry is its end. The length of an entry is the length of its payload plus one byte. An
-            // entry that another program added has no length: its id lies between the ids of two entries of this crate.
+            // entry without a payload comes from another program, and has no length.
             if !entry.payload.is_empty() {
                 let length = entry.payload.len() as u64 + 1;
                 let begins = entry.position.offset.saturating_sub(length);
@@ -124,7 +124,7 @@ impl Gathered {
             }
             self.end = entry.position;
             self.entries.push(entry.position);
-            if dead.contains(&entry.position) {
+            if unreadable.contains(&entry.position) {
                 let requests = entry.requests.min(MOST_DECLARED);
                 self.round.add_missing(requests, entry.appended_at);
                 continue;

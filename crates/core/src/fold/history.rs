@@ -1,6 +1,6 @@
 //! Lengthening and renewing the history. The folder decides how many days the store keeps. So an instance that asks for
-//! more days becomes the folder. An instance that asks for as many days becomes the folder when the history is due for
-//! renewal.
+//! more days becomes the folder. A folder that asks for fewer days shortens the history a week after its last renewal.
+//! So an instance that asks for as many days becomes the folder when the last renewal was an hour ago.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,17 @@ use crate::store::history;
 use crate::store::table_reads::Purpose;
 use crate::task::lock;
 
-/// The longest usual time between two checks of the days that the store keeps.
+/// The longest time between two checks of the days that the store keeps, unless a check has ended the lease of another
+/// instance.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
-/// The longest time between two checks. The time doubles with each check that ends the lease of another instance.
+/// Each check that ends the lease of another instance doubles the time until the next check, up to this time.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Folder {
-    /// Takes over folding when the store keeps fewer days than this instance asks for, or when the history is due for
+    /// Takes over folding while the store keeps fewer days than this instance asks for, or when the history is due for
     /// renewal.
     pub async fn ask_for_history(self: Arc<Self>) {
-        // If all instances are in one process, each instance folds its own flushes.
+        // If all instances are in one process, each instance folds, and needs no takeover.
         let (Some(days), Some(_)) = (self.limits.history_days, self.store.locality().read_every)
         else {
             return;
@@ -39,8 +40,7 @@ impl Folder {
         }
     }
 
-    /// Takes over folding if the history is too short or due for renewal. Returns whether the lease of another instance
-    /// had to be ended.
+    /// Returns whether this check has ended the lease of another instance.
     async fn check_history(&self, days: u32) -> Result<bool, StoreError> {
         let kept = history::read(self.store.journal(), Purpose::Fold).await?;
         let now = self.clock.now_seconds();
@@ -60,7 +60,7 @@ impl Folder {
         if is_leader || kept.is_some_and(|kept| !kept.lacks(days, now)) {
             return Ok(false);
         }
-        // The other instance may acquire the lease first.
+        // The other instance may acquire the lease again first.
         for _ in 0..TAKEOVERS {
             let has_ended = self.end_lease_of_another().await?;
             if self.fold().await? == Leader::This {

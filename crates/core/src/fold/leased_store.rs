@@ -4,34 +4,32 @@ use std::collections::VecDeque;
 
 use crate::error::StoreError;
 use crate::store::journal::{FieldValues, Journal, Progress, VersionedResult};
-use crate::store::pace::BatchSizer;
+use crate::store::pace::CostSizer;
 use crate::store::table::Table;
 use crate::store::{Position, Store};
 use tower_pulse_model::round::PARTITIONS;
 
-/// The right to fold. The right ends when the version of the journal's state differs from the version in `progress`.
-/// Then another instance has acquired the lease, or a failover has restored an earlier state.
+/// The right to fold. The right ends when another instance acquires the lease, or when a failover restores an earlier
+/// state of the journal. Then the version of the journal's state differs from the version in `progress`.
 pub(super) struct Lease {
     pub(super) progress: Progress,
-    /// Positions of entries that are folded and may be trimmed, oldest first.
+    /// Positions of entries that may be trimmed once they are folded, oldest first.
     pub(super) folded: VecDeque<Position>,
     /// Whether the entries that an earlier folder left are trimmed.
     pub(super) is_trimmed: bool,
-    /// When the newest folded entry was appended, in Unix seconds.
+    /// When the newest folded entry was appended, or a later time at which overdue minutes were rolled up, in Unix
+    /// seconds.
     pub(super) newest_at: i64,
-    /// How long the last round took, in milliseconds.
     pub(super) took_millis: u64,
-    pub(super) sizer: BatchSizer,
+    pub(super) sizer: CostSizer,
 }
 
-/// The result of work under a lease.
 pub(super) type Leased<T> = Result<T, Interrupted>;
 
 /// Why work under a lease ended early. The lease must not be used again.
 pub(super) enum Interrupted {
     /// Another instance holds the lease, or a failover has restored an earlier state of the journal.
     Lost,
-    /// The store failed.
     Failed(StoreError),
 }
 
@@ -51,11 +49,9 @@ impl<T> VersionedResult<T> {
     }
 }
 
-/// The store under a lease.
 pub(super) struct LeasedStore<'a> {
     pub(super) store: &'a dyn Store,
     pub(super) journal: &'a dyn Journal,
-    /// The name of this instance in the lease.
     pub(super) instance: &'a str,
     pub(super) lease: &'a mut Lease,
 }
@@ -67,7 +63,7 @@ impl LeasedStore<'_> {
         loading.await?.done()
     }
 
-    /// Whether a partition of the round that was begun is still to be folded.
+    /// Whether a partition of the begun round is not folded yet.
     pub(super) fn is_left(&self, partition: usize) -> bool {
         debug_assert!(partition < PARTITIONS);
         !self.lease.progress.done.contains(partition)

@@ -4,18 +4,16 @@
 //! Entries are folded in *rounds*. A round covers all entries that are not folded yet, up to a bound. A round is
 //! written in steps, each for some partitions of the names. [`journal`](crate::store::journal) explains why each step
 //! takes effect once, even after a crash between two steps. The lease only prevents two folders from doing the same
-//! work. The records that a folder remembers belong to a version of the journal's state: when the version changes, the
-//! folder forgets them.
+//! work. A folder remembers records, and forgets them when another instance has changed the version of the journal's
+//! state.
 //!
-//! Samples are added to the records of their minute only. Before a round, minutes that have ended are *rolled up* into
-//! the coarser tiers. Samples that arrive after their minute was rolled up are added to all tiers in the step that
-//! folds them.
+//! Samples are added to the records of their minute. Before a round, minutes that have ended are *rolled up* into the
+//! coarser tiers. Samples that arrive after their minute was rolled up are added to the records of all tiers, in the
+//! step that folds the samples.
 //!
-//! The fold itself knows no tables: each feature merges the changes of a round into its own tables, and maintains them
-//! between rounds. To learn the code, read `round` first, then `features` with one of its files, `gather` (reading
-//! entries), `plan` and `steps` (writing), and `leased_store` (the lease).
-//!
-//! To add a new aggregate, see *A new aggregate* in `ARCHITECTURE.md`: no file in this directory changes.
+//! The fold itself knows no tables: each feature merges the changes of a round into its own tables, and maintains these
+//! tables between rounds. To learn the code, read `round` first, then `features` with one of its files, `gather`
+//! (reading entries), `plan` and `steps` (writing), and `leased_store` (the lease).
 
 mod additions;
 mod conditional;
@@ -46,25 +44,25 @@ use crate::random::random_name;
 use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::journal::{Acquired, Journal, Progress};
 use crate::store::locality::CONTEXT_COST;
-use crate::store::pace::BatchSizer;
+use crate::store::pace::CostSizer;
 use crate::store::{AppendedCall, Position, Readable, Store, StoreFuture};
 use crate::task::{Admission, DENIED_WAIT, lock};
 
 /// The journal is read this long after each multiple of the read interval, when most instances have flushed.
 const READ_DELAY: Duration = Duration::from_millis(150);
-/// The waits after an error, doubled each time.
+/// The first and the longest wait after an error. The wait doubles with each error.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(2);
-/// The wait until an instance checks again whether entries wait for a newer version of this crate. Each check also
-/// measures how long the entries have waited.
+/// While entries wait for a newer version of this crate, an instance tries to fold at this interval. The attempts also
+/// measure how long the entries have waited.
 const NEWER_WAIT: Duration = Duration::from_secs(5);
-/// Interval at which the fences of ended instances are removed.
+/// The interval at which the fences of ended instances are removed.
 const FENCE_INTERVAL: Duration = Duration::from_secs(3_600);
-/// The waits between checks whether a call can be read, doubled each time.
+/// The first and the longest wait between checks whether a call can be read. The wait doubles with each check.
 const RECHECK: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(5)..=Duration::from_millis(100);
 
-/// The number of contexts that the first step writes.
+/// The approximate number of contexts that the first step under a lease writes.
 const FIRST_CONTEXTS: usize = 16;
 
 /// Folds the journal of a store while no other instance does.
@@ -74,10 +72,10 @@ pub struct Folder {
     /// The name of this instance in the lease.
     instance: String,
     limits: FoldLimits,
-    /// The lease, and the features with the data that they remember under the lease. `None` during a round. If the
-    /// future is dropped meanwhile, `None` stays, and the next call acquires the lease again.
+    /// The lease, and the features with the data that they remember under the lease. `None` without the lease, and
+    /// during a round. So if the future of a round is dropped, the next call acquires the lease again.
     leadership: tokio::sync::Mutex<Option<(Lease, Features)>>,
-    /// Notified when entries wait and no instance seems to fold.
+    /// A notification makes this instance try to fold, for example when entries wait and no instance seems to fold.
     leaderless: Arc<Notify>,
     status: Mutex<FoldStatus>,
 }
@@ -85,9 +83,9 @@ pub struct Folder {
 /// The state of folding in this instance.
 #[derive(Clone, Debug, Default)]
 pub struct FoldStatus {
-    /// Whether this instance was the leader at its last attempt.
+    /// Whether this instance was the leader at its last attempt to fold that did not fail.
     pub is_leader: bool,
-    /// Why the last attempt failed.
+    /// Why the last attempt to fold failed.
     pub last_error: Option<String>,
     /// A warning about another instance that asks for a longer history, if there is one.
     pub history: Option<String>,
@@ -104,10 +102,10 @@ pub enum Leader {
     NewerVersion,
 }
 
-/// The result of a call of the folder.
+/// The result of [`Folder::rounds`].
 struct Ended {
     leader: Leader,
-    /// The outcome of the conditional write, if there was one.
+    /// The outcome of the conditional write; `NoLease` if it was not tried.
     written: Written,
     has_acquired: bool,
 }
@@ -144,7 +142,7 @@ impl Folder {
         lock(&self.status).clone()
     }
 
-    /// Whether this instance folds: it is the folder, or all instances are in this process.
+    /// Whether this instance folds: this instance is the leader, or all instances are in this process.
     pub fn folds_here(&self) -> bool {
         self.store.locality().read_every.is_none() || lock(&self.status).is_leader
     }
@@ -156,7 +154,7 @@ impl Folder {
         Ok(self.rounds(None, None).await?.leader)
     }
 
-    /// Folds entries up to `position`, or all entries. If there is a write, folds one round, and then writes.
+    /// Folds entries up to `position`, or all entries. With a `write`, folds one round, and then writes.
     // Boxed, because several modules await this future: see `BoxFuture`.
     #[inline(never)]
     fn rounds<'a>(
@@ -200,8 +198,8 @@ impl Folder {
             },
             _ => self.leadership.lock().await,
         };
-        // After a loss of the lease, tries twice more. A step of this instance may have caused the loss: the step took
-        // effect and changed the version, but its answer did not arrive.
+        // After a loss of the lease, tries twice more. `trim_or_skip_hole` gives up the lease on purpose, and another
+        // instance may hold the lease only briefly.
         let mut losses = 0;
         loop {
             let (mut lease, mut features) = match slot.take() {
@@ -238,8 +236,8 @@ impl Folder {
                     *slot = Some((lease, features));
                     match outcome {
                         Outcome::Written(written) => ended.written = written,
-                        // Entries that arrived meanwhile are left for the next read. A large fleet always has some, and
-                        // a larger round costs less per entry.
+                        // Entries that arrived during this round are left for the next call. In a large fleet, entries
+                        // arrive all the time, and a larger round costs less per entry.
                         Outcome::Idle | Outcome::CaughtUp if write.is_none() => {}
                         _ => continue,
                     }
@@ -256,14 +254,14 @@ impl Folder {
         }
     }
 
-    /// The lease that was acquired with this progress, and features that remember nothing yet.
+    /// The lease that was acquired at `progress`, and features that remember nothing yet.
     fn begin(&self, progress: Progress) -> (Lease, Features) {
         let locality = self.store.locality();
         let (first, costs) = match self.limits.step_contexts {
             Some(contexts) => (contexts, contexts * CONTEXT_COST..=contexts * CONTEXT_COST),
             None => (FIRST_CONTEXTS, locality.step_costs.clone()),
         };
-        let sizer = BatchSizer::new(first * CONTEXT_COST, costs, locality.step_time);
+        let sizer = CostSizer::new(first * CONTEXT_COST, costs, locality.step_time);
         let lease = Lease {
             progress,
             folded: VecDeque::new(),
@@ -275,8 +273,8 @@ impl Folder {
         (lease, Features::new(self.limits))
     }
 
-    /// Waits until a call can be read, and folds it if no other instance does. Returns `false` if the store has lost
-    /// the call.
+    /// Waits until a call can be read, and folds the call if no other instance does. Returns `false` if the store has
+    /// lost the call.
     pub async fn until_readable(&self, call: &AppendedCall) -> Result<bool, StoreError> {
         let mut wait = *RECHECK.start();
         loop {

@@ -1,18 +1,17 @@
-//! The plan of a round: its steps, and the outcome.
+//! The plan of a round, and its outcome.
 
 use crate::store::conditional_write::Written;
 use crate::store::journal::Entry;
 use crate::store::table::FieldWrites;
 use tower_pulse_model::sorted::Map;
 
-/// The number of names that a task merges, or records that it prepares, before it yields to other tasks.
+/// A task yields to other tasks each time it has merged this many names, or prepared this many records.
 pub(super) const NAMES_AT_ONCE: usize = 64;
 
-/// How a round ended.
 pub(super) enum Outcome {
-    /// The round is folded, and there may be more entries.
+    /// The round is folded, or an entry is set aside. There may be more entries.
     Folded,
-    /// The round is folded, and there were no more entries when it was read.
+    /// The round is folded, and was read up to the end of the journal.
     CaughtUp,
     /// There was no entry to fold.
     Idle,
@@ -25,7 +24,7 @@ pub(super) enum Outcome {
 /// The changes of a round in a partition.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// The approximate cost of a step with these changes: one for each command.
+    /// The approximate cost of writing these changes, in commands.
     pub(super) cost: usize,
     /// Fields of tables as they are after the step.
     pub(super) fields: Vec<FieldWrites>,
@@ -48,7 +47,6 @@ impl Plans {
                 Some(step) if step.plan.cost + plan.cost <= cost => step,
                 _ => {
                     steps.push(PlannedStep::default());
-                    // There is at least one step.
                     let last = steps.len() - 1;
                     &mut steps[last]
                 }
@@ -64,7 +62,6 @@ impl Plans {
     }
 }
 
-/// The part of a round that one step writes.
 #[derive(Default)]
 pub(super) struct PlannedStep {
     pub(super) partitions: Vec<usize>,

@@ -14,8 +14,7 @@ use crate::store::journal::{Amendment, Entry};
 use tower_pulse_model::entry::ENTRY_VERSION;
 
 impl LeasedStore<'_> {
-    /// Folds the round that was begun, or the next round. `own_now` is the time of this instance. After an error the
-    /// lease must not be used again.
+    /// Folds the begun round, or the next round. `own_now` is the time of this instance.
     pub(super) async fn next_round(
         &mut self,
         features: &mut Features,
@@ -27,8 +26,8 @@ impl LeasedStore<'_> {
             match self.gather(own_now, stop_before).await? {
                 Read::Gathered(gathered) => break gathered,
                 Read::Newer(entry) => return Ok(Outcome::Newer(entry)),
-                // The entries before this entry are folded first, in a round of their own. A round that was begun
-                // cannot be shortened, because its end is fixed.
+                // The entries before the garbled entry are folded first, in a round of their own. A begun round cannot
+                // be shortened, because its end is fixed.
                 Read::Garbled(entry, false) if self.lease.progress.round_end.is_none() => {
                     stop_before = Some(entry.position);
                 }
@@ -44,7 +43,7 @@ impl LeasedStore<'_> {
                 let now = gathered.now.min(own_now);
                 features.while_idle(self, now).await?;
             }
-            return self.skip_hole(gathered.head).await;
+            return self.trim_or_skip_hole(gathered.head).await;
         }
         let round_end = self.lease.progress.round_end.unwrap_or(gathered.end);
         let after = round_end.offset.saturating_sub(gathered.end.offset);
@@ -60,7 +59,7 @@ impl LeasedStore<'_> {
         let round = gathered.round;
         if is_new {
             let lease = &mut *self.lease;
-            // Either clock may be behind for a moment.
+            // Either of the two clocks may be behind for a moment.
             lease.progress.rolled.limit(gathered.now.max(own_now));
             lease.newest_at = lease.newest_at.max(round.newest_at);
             features.before_round(self).await?;
@@ -99,19 +98,20 @@ impl LeasedStore<'_> {
             "folding waits at an entry of a newer version of this crate: start an instance of that version"
         );
         let (version, next) = (&self.lease.progress.version, random_name());
-        // If this has no effect, another instance has become the folder.
+        // If the amendment has no effect, another instance has become the folder.
         let amendment = Amendment::WaitForNewer(entry);
         (self.journal.amend(version, &next, amendment).await).map(drop)
     }
 
-    /// Handles a read without entries: trims the journal if it is folded completely. Otherwise entries are missing, and
-    /// folding continues after them.
-    async fn skip_hole(&mut self, head: Position) -> Leased<Outcome> {
+    /// Handles a read without entries. If the journal is folded completely, trims the journal. Otherwise entries are
+    /// missing, and folding continues after the missing entries.
+    async fn trim_or_skip_hole(&mut self, head: Position) -> Leased<Outcome> {
         let lease = &mut *self.lease;
         if lease.progress.round_end.is_none() && head == lease.progress.committed {
             let is_trimmed = lease.is_trimmed && self.journal.has_trimmed();
             if !is_trimmed || !lease.folded.is_empty() {
-                // If the journal is full, it accepts no entries, so no later round would trim the folded ones.
+                // A full journal accepts no entries, so without this trim, no later round would trim the folded
+                // entries.
                 lease.folded.push_back(lease.progress.committed);
                 self.trim().await?;
                 self.lease.is_trimmed = true;

@@ -16,13 +16,13 @@ use tower_pulse_model::sorted;
 
 /// The most entries that one step trims.
 const TRIMMED_AT_ONCE: usize = 64;
-/// The most attempts to send a step until an answer comes.
+/// A step is sent at most this many times, until an answer comes.
 const MAX_TRIES: usize = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 impl LeasedStore<'_> {
     /// Writes a round in steps. `start` is when this instance began to fold the round. `hole_bytes` is the size of
-    /// entries that were gone before they were folded.
+    /// entries that were lost before they were folded.
     pub(super) async fn write_round(
         &mut self,
         features: &mut Features,
@@ -123,7 +123,7 @@ impl LeasedStore<'_> {
         }
     }
 
-    /// Sends a step, at most [`MAX_TRIES`] times, until it is known whether it took effect.
+    /// Sends a step until an answer shows whether the step took effect, at most [`MAX_TRIES`] times.
     async fn send(&self, step: &FoldStep) -> Leased<()> {
         let mut tries = 1;
         loop {
@@ -131,7 +131,7 @@ impl LeasedStore<'_> {
                 Ok(VersionedResult::Done(())) => return Ok(()),
                 Ok(VersionedResult::Stale(version)) if version == step.next => return Ok(()),
                 Ok(_) => return Err(Interrupted::Lost),
-                // The answer to the next try shows whether this try took effect.
+                // The answer to the next try shows whether one of the tries took effect.
                 Err(error) if tries < MAX_TRIES && error.kind().is_without_answer() => {
                     tries += 1;
                     tokio::time::sleep(RETRY_DELAY).await;

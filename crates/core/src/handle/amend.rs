@@ -1,10 +1,10 @@
-//! Amendments by people: acknowledging a change, and removing a mark that was a mistake.
+//! Amendments by people: to acknowledge a change, or to remove a mark that was a mistake.
 //!
-//! An amendment is written between two rounds of folding. So the amendment is stored when the answer comes, even if
-//! another instance folds and judges. If the same field was written meanwhile, the amendment is tried again with the
-//! new value.
+//! An amendment is written between two rounds of folding, even if another instance folds and judges. So the amendment
+//! is stored before the answer is sent. If another instance has written the same field after this instance read it, the
+//! amendment is tried again with the new value.
 
-use super::{FLUSH_DEADLINE, Handle};
+use super::{Handle, STATED_DEADLINE};
 use crate::error::{AmendError, StoreError, StoreErrorKind};
 use crate::store::acknowledgements::MAX_ACKNOWLEDGED;
 use crate::store::conditional_write::{ConditionalWrite, Written};
@@ -96,8 +96,8 @@ impl Handle {
         ))
     }
 
-    /// The journal of the store to amend. Returns an error after a shutdown, because an instance that has ended must
-    /// not become the folder.
+    /// The journal to amend. After a shutdown has begun, returns an error, because this instance must not become the
+    /// folder again.
     fn amended(&self) -> Result<&dyn Journal, AmendError> {
         let stages = &self.0.stages;
         if stages.recorder.recording.is_closed() {
@@ -107,7 +107,7 @@ impl Handle {
         Ok(stages.store.journal())
     }
 
-    /// Writes, even if another instance folds. Returns `false` if another write has changed the field.
+    /// Writes, even if another instance folds. Returns `false` if the compared field has changed.
     async fn try_write(&self, write: &ConditionalWrite) -> Result<bool, StoreError> {
         match boxed(self.0.stages.folder.write_by_hand(write)).await? {
             Written::Done => Ok(true),
@@ -116,8 +116,8 @@ impl Handle {
         }
     }
 
-    /// Cancels an amendment that takes longer than 5 s with a store in another process. Unless the store refused the
-    /// amendment, the error says that the amendment may still take effect.
+    /// Cancels an amendment that takes longer than 5 s with a store in another process. Every error of the store except
+    /// a refusal says that the amendment may still take effect.
     async fn in_time<T>(
         &self,
         may_still: &str,
@@ -149,6 +149,6 @@ fn written_by_others() -> StoreError {
 }
 
 fn unconfirmed() -> StoreError {
-    let message = format!("the store did not confirm the write within {FLUSH_DEADLINE:?}");
+    let message = format!("the store did not confirm the write within {STATED_DEADLINE:?}");
     StoreError::new(StoreErrorKind::TimedOut, message)
 }

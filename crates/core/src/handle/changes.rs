@@ -18,7 +18,7 @@ use tower_pulse_model::mark::Mark;
 const MARK_RETRY: Duration = Duration::from_millis(100);
 
 impl Handle {
-    /// Adds a function that is called with each change that begins or ends.
+    /// Adds a function that is called with a change when this instance finds that the change has begun or ended.
     pub fn on_change(&self, on_change: Callback<Change>) {
         self.0.stages.judge.on_change(on_change);
     }
@@ -41,7 +41,8 @@ impl Handle {
     /// Marks this moment, for the whole fleet.
     ///
     /// # Errors
-    /// The text is not allowed. Or the mark could not be read within 5 s, but may still appear later.
+    /// The text is not allowed; too many marks wait for the store; the instance is shut down; or the store has lost the
+    /// mark. Any other error says that the mark may still appear.
     pub async fn mark(&self, text: &str) -> Result<Mark, StoreError> {
         let mark = Mark::of_text(
             short_random_name(),
@@ -58,7 +59,7 @@ impl Handle {
         Ok(mark)
     }
 
-    /// Adds a mark, and waits until it can be read.
+    /// Adds a mark, and waits until the mark can be read.
     // Boxed, so that only this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
     pub fn add_mark(&self, mark: Mark) -> StoreFuture<'_, ()> {
@@ -82,7 +83,7 @@ impl Handle {
         })
     }
 
-    /// Flushes, with retries for 5 s while a store in another process fails.
+    /// Flushes. While a store in another process fails, tries again for 5 s.
     async fn flush_until_done(&self) -> Result<(), StoreError> {
         let Some(deadline) = self.0.stages.store.locality().deadline else {
             return self.flush().await;
@@ -102,8 +103,8 @@ impl Handle {
 
     /// Judges the minutes that have ended, to find the pages that have changed. A background task judges 15 s after
     /// each minute. Callers that move the clock themselves call this method after a [`flush`](Self::flush). Returns the
-    /// number of minutes that this instance has judged; other instances may have judged other minutes. Another instance
-    /// that folds is briefly interrupted, because the verdicts are written between two rounds of folding.
+    /// number of minutes that this instance has judged; other instances may have judged other minutes. If another
+    /// instance folds, this call briefly interrupts the folding, because only the folder can write verdicts.
     ///
     /// # Errors
     /// The store failed. The next call judges the minutes that this call has not judged.
@@ -118,19 +119,20 @@ impl Handle {
         self.0.stages.judge.judge(now, true)
     }
 
-    /// Sends a heartbeat, which shows that this instance is alive, and which version of the application it runs. Reads
-    /// the number of instances and the versions of the fleet. A background task sends a heartbeat every 1 to 20 s.
-    /// Callers that move the clock themselves, and run several instances, call this method at least once per minute of
-    /// the clock.
+    /// Sends a heartbeat, which shows that this instance is alive, and which version of the application it runs. The
+    /// answer of the store has the number of instances and the versions of the fleet. A background task sends a
+    /// heartbeat every 1 to 20 s. Callers that move the clock themselves, and run several instances, call this method
+    /// at least once per minute of the clock.
     ///
-    /// A new version gets its [mark](Self::mark) with the next [`flush`](Self::flush). Later heartbeats announce the
-    /// version.
+    /// If no other instance runs this version, the next [`flush`](Self::flush) adds a [mark](Self::mark) of the
+    /// version, unless the last mark of a version has this version too. Heartbeats announce the version once the mark
+    /// can be read.
     ///
     /// # Errors
     /// The store failed.
     ///
     /// # Cancel safety
-    /// The store may have received the heartbeat.
+    /// After a drop of the future, the store may have received the heartbeat.
     pub fn heartbeat(&self) -> StoreFuture<'_, ()> {
         boxed(self.0.stages.flusher.beat())
     }

@@ -1,4 +1,4 @@
-//! Watches the conditions of an instance. When a condition begins or ends, reports this to the log and to the user's
+//! Watches the conditions of an instance. The beginning and the end of a condition are logged, and passed to the user's
 //! functions.
 
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tower_pulse_model::sorted;
 /// The time between two checks. A condition begins or ends when two successive checks agree. So a single failed call
 /// does not begin a condition.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// The least time between two log lines about the beginning of a condition.
+/// The least time between two log lines about the beginning of the same condition.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// The state of each condition that a check has found.
@@ -44,8 +44,8 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Compares the current warnings with the conditions in progress. Returns an event for each condition that begins
-    /// or ends.
+    /// Compares the current warnings with the ongoing conditions. Returns an event for each condition that begins or
+    /// ends.
     fn check(&self, instance: &str, clock: &Clock, warnings: Vec<Warning>) -> Vec<ConditionEvent> {
         let mut checked = lock(&self.checked);
         for warning in &warnings {
@@ -76,7 +76,7 @@ impl Watch {
             };
             let is_recent = |at| clock.since(at) < LOGGED_EVERY;
             if matches!(condition, Condition::Configuration | Condition::Overflow) {
-                // For these two conditions, the log already names the cause: the setting, or the first name beyond the
+                // The log already names the cause of these two conditions: the setting, or the first name beyond the
                 // limit.
             } else if !state.is_ongoing {
                 tracing::info!("{event}");
@@ -91,7 +91,6 @@ impl Watch {
 }
 
 impl Stages {
-    /// Checks the conditions each second.
     pub(super) async fn watch_conditions(self: Arc<Self>) {
         let clock = &self.options.clock;
         loop {

@@ -22,7 +22,7 @@ impl Stages {
         let flush = self.flusher.status();
         let fold = self.folder.status();
         if self.recorder.recording.is_closed() {
-            // Samples that came after the shutdown are counted as dropped.
+            // This drain counts the samples that came after the shutdown as dropped.
             self.recorder.drain();
         }
         let drain = &self.recorder.drain;
@@ -131,7 +131,7 @@ impl Stages {
         warnings
     }
 
-    /// Warnings about calls that fail. Each warning ends with the error of the store.
+    /// Warnings about calls of the store that fail. Each warning ends with the store's error.
     fn store_warnings(&self, flush: &FlushStatus, counters: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.store.explains_failures() {
@@ -139,7 +139,7 @@ impl Stages {
         }
         let waiting = |condition: Condition, text: &str, error: &str| {
             let unsent = self.flusher.unsent_amounts();
-            condition.warning(format!("{text}, so {unsent} wait in this process: {error}"))
+            condition.warning(format!("{text}, so this process keeps {unsent}: {error}"))
         };
         let age = (flush.contact_age).unwrap_or_else(|| self.recorder.recording.age());
         match &flush.heartbeat_error {
@@ -168,15 +168,16 @@ impl Stages {
 /// The least time without an answer of the store before there is a warning.
 const AWAY_AFTER: Duration = Duration::from_secs(5);
 
-/// The time after the start at which there is a warning about a layer without any request to a route.
+/// If the layer has recorded no request to a route for this time after the start, there is a warning.
 const NO_ROUTES_AFTER: Duration = Duration::from_secs(10);
 
-/// A warning needs an impossible or unreadable wait in at least one of this many requests, because a client may send
-/// any header.
+/// There is a warning if the wait is impossible or unreadable in at least one of this many requests. Fewer are no
+/// problem, because a client may send any header.
 const WARNED_ONE_IN: u64 = 100;
 
 impl Stages {
-    /// Warnings about impossible or unreadable waits in front of this instance, if many of the last requests had one.
+    /// Warnings about impossible or unreadable waits in front of this instance, if many of the last requests have such
+    /// a wait.
     fn queue_warnings(&self) -> Vec<Warning> {
         let (Some(_), Some(header)) = (&self.recorder.queue, &self.recorder.limits.queue_header)
         else {
@@ -227,7 +228,7 @@ pub(super) struct QueueSince(Mutex<[Option<(Tick, QueueHealth)>; 2]>);
 const QUEUE_COUNTED_FOR: Duration = Duration::from_secs(4);
 
 impl QueueSince {
-    /// The counts since the older moment, or since the start.
+    /// The counts since the older moment; since the start if there is no such moment yet.
     fn counted(&self, clock: &Clock, now: QueueHealth) -> QueueHealth {
         let mut since = lock(&self.0);
         let is_over = |(at, _): (Tick, _)| clock.since(at) >= QUEUE_COUNTED_FOR;
@@ -245,7 +246,7 @@ impl QueueSince {
 }
 
 impl Stages {
-    /// The warning that the layer seems to see no routes, or that the layer records no request to a route.
+    /// The warning that the layer may not see the routes, or that the layer records no request to a route.
     fn layer_warning(&self) -> Option<Warning> {
         let recording = &self.recorder.recording;
         let is_due = recording.has_layer() && recording.age() >= NO_ROUTES_AFTER;
@@ -257,7 +258,6 @@ impl Stages {
         Some(Condition::Routes.warning(advice.to_string()))
     }
 
-    /// Warnings about `<overflow>`, resets of the store and losses.
     fn recording_warnings(&self, counts: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
@@ -285,8 +285,8 @@ impl Stages {
             && let Some(remedy) = self.store.reset_remedy()
         {
             warnings.push(Condition::StoreReset.warning(format!(
-                "the store was reset or came back empty {}, and some or all earlier data is gone except for \
-                 calls that were sent again (`replayed`): {remedy}",
+                "the store was reset or came back empty {}, and some or all earlier data is gone, except for \
+                 calls that were sent again (`flush.replayed`): {remedy}",
                 times(counts.store_resets),
             )));
         }
@@ -298,7 +298,7 @@ impl Stages {
         let lost = samples.saturating_add(additions).saturating_add(details);
         if has_grown(Condition::Lost, lost) {
             warnings.push(Condition::Lost.warning(format!(
-                "{} are lost, because the store lost them, or was away at a shutdown or for too long: see the log \
+                "{} lost, because the store lost them, or was away at a shutdown or for too long: see the log \
                  for the time, use persistence and a replica, and raise `replay_bytes` to send more \
                  calls again after a failover",
                 counts.lost
@@ -308,8 +308,8 @@ impl Stages {
     }
 }
 
-/// The smaller of two ratios, of samples and of additions: `recorded / (recorded + missing)`. Below 1 if anything is
-/// missing.
+/// The ratio `recorded / (recorded + missing)`: the smaller of the ratio of samples and the ratio of additions. Below 1
+/// if anything is missing.
 fn completeness(recorded: Amounts, missing: Amounts) -> f64 {
     if missing.is_zero() {
         return 1.0;

@@ -33,10 +33,10 @@ use crate::store::{Store, StoreFuture, refusals};
 use crate::task::{BoxFuture, Stop, Stopped, lock};
 use tower_pulse_model::snapshot::Problem;
 
-/// The longest time that a caller waits for a server, for messages.
-const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
-/// The second wait between attempts of a flush. The first wait is 0. Later waits double, up to 20 times this wait.
-const LOST_WAIT: Duration = Duration::from_millis(10);
+/// The deadline that errors name for a store on a server. The deadline that applies is `Locality::deadline`.
+const STATED_DEADLINE: Duration = Duration::from_secs(5);
+/// The second wait between two attempts of a flush. The first wait is 0. Later waits double, up to 20 times this wait.
+const RETRY_WAIT: Duration = Duration::from_millis(10);
 /// How long a shutdown may take to release the fold lease.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -61,7 +61,7 @@ struct Stages {
     store: Arc<dyn Store>,
     judge: Arc<Judge>,
     options: HandleOptions,
-    /// The nanoseconds that the tasks have spent within their polls.
+    /// The nanoseconds that all tasks together have spent within their polls.
     busy: Arc<std::sync::atomic::AtomicU64>,
     watch: conditions::Watch,
     queue_since: health::QueueSince,
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// Joins these tasks at the shutdown.
+    /// Makes the shutdown wait for these tasks.
     pub fn join_later(&self, tasks: impl Iterator<Item = JoinHandle<()>>) {
         lock(&self.0.tasks).extend(tasks);
     }
@@ -118,7 +118,7 @@ impl Handle {
     ///
     /// # Errors
     /// The store failed, or no instance has folded the data within 5 s: nothing is lost, and the next flush tries
-    /// again. Or data was refused meanwhile, because its key holds a foreign value.
+    /// again. Or data was refused during the flush, because its key holds a foreign value.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing and counts nothing twice.
@@ -134,14 +134,14 @@ impl Handle {
         })
     }
 
-    /// Flushes. Returns the keys whose data was refused meanwhile.
+    /// Flushes, and returns the keys whose data was refused during the flush.
     #[inline(never)]
     fn flush_all(&self) -> StoreFuture<'_, Vec<Problem>> {
         Box::pin(async {
             let stages = &self.0.stages;
             let flushing = Box::pin(async {
-                // A flush in progress may already send data of the caller. So the count is read before this call waits
-                // for that flush.
+                // A flush in progress may already send data of the caller. So the number of refusals is read before
+                // this call waits for that flush.
                 let before = stages.flusher.known_quarantined().await;
                 self.0.flushes.run(stages.flush()).await?;
                 Ok(stages.flusher.quarantined_since(before))
@@ -156,7 +156,7 @@ impl Handle {
         self.0.stages.health()
     }
 
-    /// Stops the background tasks, flushes the remaining data, and waits for both.
+    /// Stops the background tasks and waits for their end, and then flushes the remaining data.
     ///
     /// # Errors
     /// The store did not acknowledge all data within the timeout of a shutdown, or has lost acknowledged data.
@@ -194,30 +194,32 @@ fn refusal(refused: &[Problem]) -> StoreError {
 
 fn not_readable() -> StoreError {
     let message = format!(
-        "not readable within {FLUSH_DEADLINE:?}: no instance has folded the data; see `fold.journal` in health"
+        "the data was not readable within {STATED_DEADLINE:?}: no instance has folded it; see `fold.journal` in health"
     );
     StoreError::new(StoreErrorKind::TimedOut, message)
 }
 
 impl Stages {
     async fn flush(&self) -> Result<(), StoreError> {
-        // The loop repeats if the store has lost acknowledged data, or if replayed calls have another position.
+        // The loop repeats if the store has lost acknowledged data, or if calls were sent again and may have another
+        // position.
         let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
             let readable = self.folder.until_readable(&newest.call);
             if readable.await? && self.flusher.replays() == newest.replays {
                 break;
             }
-            // A store may lose acknowledged data repeatedly, so the waits between attempts grow.
+            // A store may lose acknowledged data again and again, so the waits between attempts grow.
             tokio::time::sleep(wait).await;
-            wait = (2 * wait).clamp(LOST_WAIT, 20 * LOST_WAIT);
+            wait = (2 * wait).clamp(RETRY_WAIT, 20 * RETRY_WAIT);
         }
-        // Otherwise, health shows the samples that folding could not use only after the next heartbeat.
+        // So health shows at once which samples folding could not use, and not only after the next heartbeat.
         let _ = self.flusher.refresh_fleet().await;
         Ok(())
     }
 
-    /// Appends all recorded data. While the journal is full, folds it and tries again, as long as folding makes room.
+    /// Appends all recorded data. While the journal is full, folds the journal and tries again, as long as each attempt
+    /// appends a call.
     async fn append_all(&self) -> Result<Option<Flushed>, StoreError> {
         let mut last_call = None;
         loop {

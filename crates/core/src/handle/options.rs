@@ -37,6 +37,6 @@ pub struct HandleOptions {
     pub query_bytes: usize,
     /// How long a shutdown may take.
     pub shutdown_timeout: Duration,
-    /// The warnings about the configuration.
+    /// The warnings about the configuration, wrong credentials and failures.
     pub notices: Notices,
 }

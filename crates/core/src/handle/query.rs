@@ -10,7 +10,7 @@ use crate::query::{Process, Reader, Source, reader};
 
 impl Handle {
     /// The reader, which answers the dashboard's questions: see [`query`](crate::query). All routers of this `Pulse`
-    /// share its reads of the store.
+    /// share the reads of this reader.
     pub fn query(&self) -> &Reader {
         self.0.query.get_or_init(|| {
             let stages = &self.0.stages;

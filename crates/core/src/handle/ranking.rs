@@ -49,8 +49,8 @@ impl RankingBuilder {
     }
 
     /// The length of the window: a multiple of the interval, up to 366 days and 1,500 intervals. 24 hours by default.
-    /// If instances use different periods, the longest applies. A shorter one applies once no instance with the longest
-    /// period has added anything for that long.
+    /// If instances use different periods, the longest period applies, until no instance with this period has added
+    /// anything for the length of the period.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
@@ -65,18 +65,19 @@ impl RankingBuilder {
     }
 
     /// The most ids, 1 to 100,000; 10,000 by default. If a ranking has more ids, those with the smallest counts in the
-    /// oldest interval leave the ranking, and `dropped` in `api/rankings` grows. If too many new ids are added at once,
-    /// those with the smallest counts do not enter the ranking.
+    /// oldest interval leave the ranking, and `dropped` in `api/rankings` grows. If too many new ids wait
+    /// for a flush, some never enter the ranking. The ids with the oldest last addition are left out first, and among
+    /// these the ids with the smallest sums.
     pub fn max_ids(mut self, ids: usize) -> Self {
         self.max_ids = ids;
         self
     }
 
-    /// The ranking. All callers that build a ranking of this name and configuration share it.
+    /// The ranking. All callers that build a ranking of this name and configuration share the ranking.
     ///
     /// # Errors
-    /// A value is not allowed; the name was built with another configuration before; or this process has 100
-    /// rankings already. The error says what is allowed.
+    /// A value is not allowed; this process has built a ranking of this name with another configuration; or this
+    /// process has 100 rankings already. The error says what is allowed.
     pub fn build(self) -> Result<Ranking, BuildError> {
         check_name(&self.name)?;
         let spec = checked_spec(self.interval, self.period, self.max_ids)?;
@@ -90,12 +91,13 @@ impl RankingBuilder {
 }
 
 fn check_name(name: &str) -> Result<(), BuildError> {
-    let is_long = escape_hidden(name).len() > MAX_NAME;
+    let bytes = escape_hidden(name).len();
+    let is_long = bytes > MAX_NAME;
     if name.is_empty() || is_long || name.chars().any(char::is_control) {
         let allowed = "must have 1 to 256 bytes without control characters";
         let mut value = format!("{name:?}");
         if is_long {
-            value = format!("a name of {} bytes", name.len());
+            value = format!("a name of {bytes} bytes");
         }
         return Err(BuildError::new("ranking", value, allowed));
     }
@@ -163,11 +165,11 @@ pub struct Ranking {
 #[non_exhaustive]
 pub enum RankingError {
     /// The store did not confirm the change. The change stays recorded, and is sent again automatically: do not repeat
-    /// it.
+    /// the change.
     Unconfirmed(String, StoreError),
     /// The change, or a part of the change, was refused, because a key of the ranking holds a foreign value.
     Refused(String, StoreError),
-    /// The `Pulse` is shut down. The change was dropped, unless it was made while the shutdown began.
+    /// The `Pulse` is shut down. The change was dropped, unless the change was made while the shutdown began.
     ShutDown(String),
 }
 
@@ -214,10 +216,10 @@ impl Ranking {
         self.entry.add(id, n);
     }
 
-    /// Adds `n` to an id, and returns when all instances can read it. Callers at the same time share a flush.
+    /// Adds `n` to an id, and returns when all instances can read the addition. Callers at the same time share a flush.
     ///
     /// # Errors
-    /// See [`RankingError`]. An unconfirmed addition stays recorded and is sent again: do not repeat it.
+    /// See [`RankingError`]. An unconfirmed addition stays recorded and is sent again: do not repeat the addition.
     ///
     /// # Cancel safety
     /// `n` is added by the first poll. Dropping the future later loses nothing and counts nothing twice.
@@ -226,8 +228,8 @@ impl Ranking {
         self.flush().await
     }
 
-    /// Removes an id, and everything that was added to it, including additions that wait in this process. Returns when
-    /// no instance can read the id any more. Later additions to the id count.
+    /// Removes an id, and everything that was added to the id, including additions that wait in this process. Returns
+    /// when no instance can read the id any more. Later additions to the id count again.
     ///
     /// # Errors
     /// See [`RankingError`]. An unconfirmed removal stays recorded and is sent again.
@@ -241,12 +243,13 @@ impl Ranking {
 
     async fn flush(&self) -> Result<(), RankingError> {
         let name = || self.entry.name.to_string();
-        // The shutdown has released the fold lease. A flush would acquire it again.
+        // The shutdown has released the fold lease. A flush would acquire the lease again.
         if self.entry.is_closed() {
             return Err(RankingError::ShutDown(name()));
         }
         let flushed = self.handle.flush_all().await;
-        // If a shutdown has begun meanwhile, the result of the flush does not show whether the change was stored.
+        // If a shutdown has begun during the flush, the result of the flush does not show whether the change was
+        // stored.
         if self.entry.is_closed() {
             return Err(RankingError::ShutDown(name()));
         }
@@ -283,7 +286,7 @@ impl Ranking {
         Ok(page.map(|page| page.top).unwrap_or_default())
     }
 
-    /// The sum of an id; `None` if it is not in the ranking.
+    /// The sum of an id; `None` if the id is not in the ranking.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -291,7 +294,7 @@ impl Ranking {
         Ok(self.place(id).await?.map(|place| place.score))
     }
 
-    /// The number of ids before an id; `None` if it is not in the ranking.
+    /// The number of ids before an id; `None` if the id is not in the ranking.
     ///
     /// # Errors
     /// The store cannot be read.

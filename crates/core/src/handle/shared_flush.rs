@@ -7,17 +7,16 @@ use tokio::sync::Mutex;
 
 use crate::error::StoreError;
 
-/// Callers that arrive during a flush wait for its end, and share the next flush.
+/// Callers that arrive during a flush wait for the end of this flush, and share the next flush.
 #[derive(Default)]
 pub(super) struct SharedFlush {
-    /// Number of flushes that have begun.
     begun: AtomicU64,
     /// The number of the last flush that has ended, and its result.
     last: Mutex<Option<(u64, Result<(), StoreError>)>>,
 }
 
 impl SharedFlush {
-    /// Runs a flush that begins after this call, or waits for such a flush of another caller.
+    /// Runs a flush that begins after this call, or waits for a flush that another caller has begun after this call.
     ///
     /// Cancel safe: if the caller that runs the flush is dropped, the next waiting caller runs its own flush.
     pub(super) async fn run(

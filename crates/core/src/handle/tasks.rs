@@ -13,11 +13,11 @@ use crate::skew;
 use crate::store::Store;
 use crate::task::{BoxFuture, Stop, Stopped, Task, boxed};
 
-/// The contexts `<unmatched>`, `<overflow>` and `<all>`.
+/// The number of profiles beyond `max_contexts`: for `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
 
 impl Handle {
-    /// Creates an instance over a store, and its tasks, which the caller runs.
+    /// Creates an instance over a store, and returns the instance with its tasks. The caller must run the tasks.
     pub fn new(options: HandleOptions, store: Arc<dyn Store>) -> (Self, Vec<Task>) {
         let stages = Arc::new(Stages::new(options, store));
         let (stop, stopped) = Stop::new();
@@ -85,8 +85,8 @@ impl Stages {
         }
     }
 
-    /// The result of a future, or `None` after the store's deadline. A store in this process has no deadline, so that
-    /// the runtime needs no timers.
+    /// The result of a future, or `None` after the store's deadline. A store in this process has no deadline, so such a
+    /// store needs no timers of the runtime.
     pub(super) async fn in_time<T>(&self, future: BoxFuture<'_, T>) -> Option<T> {
         match self.store.locality().deadline {
             None => Some(future.await),
@@ -109,7 +109,7 @@ impl Stages {
             let flushing = self.flusher.clone().flush_at_intervals(stopped.clone());
             async move {
                 flushing.await;
-                // A store in this process may have no other instance that folds the entries of the last flush.
+                // With a store in this process, there may be no other instance to fold the entries of the last flush.
                 if store.locality().read_every.is_none() {
                     let _ = folder.fold().await;
                 }

@@ -1,5 +1,3 @@
-//! The scheduling delays of a minute.
-
 use std::time::Duration;
 
 /// The most delays that are kept for the median: one for each 100 ms of a minute.

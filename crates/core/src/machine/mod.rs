@@ -1,9 +1,9 @@
 //! The resources that this process uses, and the scheduling delay of its runtime: measured continuously, and added to
 //! the minute reports of this instance.
 //!
-//! A task sleeps for 100 ms again and again, and measures how late it wakes. During this delay, the task waits for a
-//! worker of the runtime, or the worker waits for a CPU. `delays` keeps the delays of a minute. `process` queries the
-//! system, with the feature `process`.
+//! A task sleeps for 100 ms again and again, and measures how late the task wakes. During this delay, the task waits
+//! for a worker of the runtime, or the worker waits for a CPU. `delays` keeps the delays of a minute. With the feature
+//! `process`, the file `process` asks the operating system for the measurements of this process.
 
 mod delays;
 mod process;
@@ -22,7 +22,6 @@ use tower_pulse_model::minute_report::REPORTED_MINUTES;
 
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// The minute that is being measured.
 struct Minute {
     start: i64,
     began: Tick,
@@ -70,13 +69,13 @@ impl Minute {
         let delays = self.delays.take();
         MachineMinute {
             cpus: count(std::thread::available_parallelism().map_or(1, usize::from)),
-            cpu_millis: thousandths(self.cpu, process.cpu, elapsed),
+            cpu_thousandths: thousandths(self.cpu, process.cpu, elapsed),
             resident_bytes: process.resident_bytes,
             open_files: process.open_files,
             max_open_files: process.max_open_files,
             threads: process.threads,
             workers: count(workers),
-            busy_millis: thousandths(
+            busy_thousandths: thousandths(
                 self.busy,
                 busy(clock),
                 elapsed.saturating_mul(u32::try_from(workers).unwrap_or(u32::MAX)),
@@ -110,11 +109,11 @@ fn busy(_: &Clock) -> Option<Duration> {
     None
 }
 
-/// The growth of a total time, in thousandths of the elapsed time.
+/// The growth of a total time from `before` to `now`, in thousandths of `elapsed`.
 fn thousandths(before: Option<Duration>, now: Option<Duration>, elapsed: Duration) -> Option<u64> {
     let grown = now?.saturating_sub(before?);
     let share = grown.as_secs_f64() / elapsed.as_secs_f64();
-    // The two clocks are not read at the same moment, so a share of less than a second is inaccurate.
+    // `now` and `elapsed` are not read at the same moment, so the share of less than a second is inaccurate.
     (elapsed >= Duration::from_secs(1)).then_some((share * 1e3).round() as u64)
 }
 
@@ -153,7 +152,10 @@ mod tests {
         assert!(machine.is_delayed() && machine.cpus >= 1);
         assert_eq!((machine.workers, machine.alive_tasks), (1, 1));
         // CPU time and busy time are real time, which a manual clock does not measure.
-        assert_eq!((machine.cpu_millis, machine.busy_millis), (None, None));
+        assert_eq!(
+            (machine.cpu_thousandths, machine.busy_thousandths),
+            (None, None)
+        );
         // A minute without delays.
         for _ in 0..600 {
             settle().await;

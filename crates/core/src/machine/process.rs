@@ -8,7 +8,6 @@ use crate::clock::Clock;
 /// The measurements of this process; `None` for measurements that the system does not provide.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Process {
-    /// CPU time since the process began.
     pub(super) cpu: Option<Duration>,
     pub(super) resident_bytes: Option<u64>,
     pub(super) open_files: Option<u64>,
@@ -50,7 +49,6 @@ impl Process {
     }
 }
 
-/// The number after a name in `/proc/self/status`.
 #[cfg(all(feature = "process", unix))]
 fn number_in(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -58,7 +56,7 @@ fn number_in(status: &str, name: &str) -> Option<u64> {
 }
 
 /// The number of open files. Newer kernels report the number. On older kernels, the files in the directory are counted,
-/// except the directory itself, which is open while it is read.
+/// except the directory itself, which is open during the count.
 #[cfg(all(feature = "process", unix))]
 fn open_files() -> Option<u64> {
     const OPEN: &str = "/proc/self/fd";

@@ -12,7 +12,7 @@ use tower_pulse_model::tier::DAY;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Against {
-    /// The window of the same length that ends where the window begins.
+    /// The window before: of the same length, up to the beginning of the window.
     #[default]
     Before,
     /// The same time a day earlier.
@@ -24,8 +24,8 @@ pub enum Against {
 }
 
 impl Against {
-    /// The window with which `window` is compared at `now`; `None` for the window before, which the sums of `window`
-    /// include.
+    /// The window with which `window` is compared at `now`; `None` for the window before, because the sums of `window`
+    /// include the window before.
     pub(super) fn of(self, window: Window, now: i64) -> Option<Window> {
         let bounds = window.bounds(now);
         let length = (bounds.end.min(now) - bounds.start).max(1);

@@ -1,8 +1,8 @@
 //! The additions of other programs to the book's statistics: contexts of their own, and samples of contexts that this
 //! crate records too.
 //!
-//! The fold writes each sample into the statistics and into the records. The difference between the two comes from
-//! other programs.
+//! The fold writes each sample into the statistics and into the records, late samples only into the records. A surplus
+//! of the statistics comes from other programs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 
-/// Number of contexts that are read faster at the start.
+/// In the first pass, pages are read sooner until this many contexts are read.
 const FIRST_CONTEXTS: usize = 100;
 
 const MAX_PROBLEMS: usize = 1_000;
 
-/// The start of each hour, and the additions to it.
+/// The start of each hour, and the additions to this hour.
 type Hours = Vec<(i64, AccessTimeStats)>;
 
 /// The additions of other programs to the contexts that were read so far. Contexts are read page by page, and after the
 /// last page again from the first.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
-    /// The number of the next context to read.
+    /// The position of the next context to read.
     pub offset: usize,
     /// Number of contexts that only other programs have recorded.
     pub foreign: usize,
     /// The number of complete passes over all contexts.
     passes: u64,
-    /// The additions to each context, and the pass in which they were read.
+    /// The additions to each context, and the pass in which the additions were read.
     additions: HashMap<ContextId, (u64, Hours)>,
-    /// Problems of the contexts that were read in this pass, and in the pass before.
+    /// The problems of the contexts that were read in this pass, and those of the pass before.
     problems: [Vec<Problem>; 2],
 }
 
@@ -69,7 +69,8 @@ impl Book {
     }
 
     /// The time until the next page is read. Reading a page takes about 50 commands. In the first pass, the time is
-    /// shorter for contexts that only other programs have recorded, and for the first contexts.
+    /// shorter for contexts that only other programs have recorded, which come first, and for the first
+    /// [`FIRST_CONTEXTS`] contexts.
     pub fn pause(&self) -> Duration {
         Duration::from_secs(match self.passes {
             0 if self.offset < self.foreign => 1,
@@ -78,7 +79,6 @@ impl Book {
         })
     }
 
-    /// The contexts that other programs have added to.
     pub fn contexts(&self) -> impl Iterator<Item = &ContextId> {
         self.additions.keys()
     }
@@ -90,7 +90,7 @@ impl Book {
         hour.map(|(_, added)| added)
     }
 
-    /// Keys whose value has the wrong form.
+    /// The keys whose value has the wrong form.
     pub fn problems(&self) -> Vec<Problem> {
         let [this_pass, last] = &self.problems;
         let new = this_pass.iter().filter(|problem| !last.contains(problem));
@@ -104,13 +104,13 @@ pub(super) fn added_hours(context: &ContextSnapshot) -> Hours {
     added.collect()
 }
 
-/// The samples of an hour that are in the statistics, but not in the records. The minimum and the maximum are of all
-/// samples of the hour.
+/// The samples of an hour that are in the statistics, but not in the records. The minimum and the maximum are those of
+/// all samples of the hour.
 fn added(hour: &HourSnapshot) -> Option<AccessTimeStats> {
     let recorded = AccessTimeStats::from(&hour.aggregate.times);
     let count = hour.times.count - recorded.count;
-    // The difference is at least 1 if other programs have added samples, and below 0 if late samples are only in the
-    // records. Counts that other programs have written may be invalid.
+    // The difference is at least 1 if other programs have added samples. The difference is below 0 if late samples are
+    // only in the records. Counts that other programs have written may be invalid.
     (count > 0.5 && count.is_finite()).then(|| AccessTimeStats {
         count,
         sum: (hour.times.sum - recorded.sum).max(0.0),
@@ -201,7 +201,8 @@ mod tests {
         assert_eq!((book.offset, book.pause().as_secs()), (0, 10));
         assert_eq!(counts(&book).len(), 3);
         assert_eq!(book.problems(), [problem("a")]);
-        // The second pass: `/b` no longer exists, and other programs have added nothing to `/c`.
+        // The second pass: `/b` no longer exists, and the statistics of `/c` no longer have additions of other
+        // programs.
         let book = book.with(page(foreign(&["/a"]), 2));
         assert_eq!(counts(&book).len(), 3);
         let book = book.with(page(vec![context("/c", &[1], &[1])], 2));

@@ -1,10 +1,9 @@
-//! The cooperative budget of a task: the time that it works before it lets other tasks run.
+//! The cooperative budget: the time that a task works on a thread of the runtime before it lets other tasks run.
 
 use std::time::Duration;
 
 use crate::clock::{Clock, Tick};
 
-/// The time that a task works on a thread of the runtime before it yields.
 const BUDGET: Duration = Duration::from_micros(150);
 
 /// The working time of a task since it last yielded.

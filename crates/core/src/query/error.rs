@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::StoreError;
 
-/// Deadline for an answer of the store.
+/// The deadline for an answer of the store.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The reason that a question has no answer.
@@ -25,7 +25,7 @@ pub enum QueryError {
         /// The text of the error, which says what is allowed.
         message: String,
     },
-    /// The requested name does not exist. The message says what is missing.
+    /// No object has the name in the question. The message says what is missing.
     NotFound(&'static str),
     /// The sums of the window do not fit into `query_bytes`. The message names remedies.
     NoRoom(String),
@@ -48,7 +48,7 @@ impl QueryError {
     }
 }
 
-/// The maximum number of values in the series of an answer. An answer with 100 rows has fewer values, unless its
+/// The maximum number of values in all series of an answer. Answers with 100 rows have fewer values, unless their
 /// slices are days.
 pub(super) const MAX_POINTS: usize = 16_384;
 

@@ -1,7 +1,7 @@
 //! Reads and caches the minute reports: the requests of each instance by minute. `comparison` and `beside_others`
 //! compare the instances with each other.
 //!
-//! Reports arrive after the end of a minute, and may be late. A minute is read when it has ended, and again each time
+//! Reports arrive after the end of a minute, and may be late. A minute is read when it has ended, and again whenever
 //! the time since its end has doubled. So reads are frequent while reports arrive, and rare later.
 
 pub(super) mod beside_others;
@@ -39,7 +39,6 @@ const PER_CONTEXT: usize = 96;
 pub(super) struct InstanceMinutes {
     store: Arc<dyn Store>,
     clock: Clock,
-    /// The maximum size of the cached minutes, in bytes.
     most_bytes: usize,
     state: Mutex<State>,
     /// The size of the cached minutes after the last question, in bytes.
@@ -82,10 +81,8 @@ struct CachedInstance {
     machine: Option<MachineMinute>,
 }
 
-/// The requests of an instance on a context in a minute.
 struct CachedContext {
     times: Times,
-    /// The sums, packed.
     packed: Box<[u8]>,
 }
 
@@ -170,7 +167,7 @@ impl InstanceMinutes {
 /// Whether a minute that was read at `read_at` must be read again.
 fn is_due(minute: i64, read_at: i64, now: i64) -> bool {
     let was_over_for = read_at.saturating_sub(minute.saturating_add(MINUTE));
-    // If the clock was set back, the difference is negative, and the minute is read again.
+    // If the clock was set back, the time since the read is negative, and the minute is read again.
     !(0..was_over_for.max(1)).contains(&now.saturating_sub(read_at))
 }
 
@@ -195,7 +192,6 @@ impl CachedInstance {
         }
     }
 
-    /// Approximate bytes in memory.
     fn bytes(&self) -> usize {
         let contexts = self.contexts.values();
         let packed = contexts.map(|context| context.packed.len() + PER_CONTEXT);
@@ -212,7 +208,6 @@ impl CachedInstance {
         pack::read_aggregate(packed).filter(|sums| sums.times.count > 0)
     }
 
-    /// The times of a context, or of all contexts.
     fn times(&self, context: Option<RecordId>) -> impl Iterator<Item = (RecordId, Times)> {
         let contexts = self.contexts.iter();
         contexts

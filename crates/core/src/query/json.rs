@@ -1,5 +1,5 @@
-//! Answers as JSON. Reads the question from a text, and bounds the size of an answer: points are counted before they
-//! are computed, and bytes while they are written. The answers to one request, a *screen*, share bounds.
+//! Answers as JSON. Reads the question from a text, and bounds the size of an answer, in points (values of series) and
+//! in bytes. All answers to one request are a *screen*, which has bounds too.
 
 use std::future::ready;
 use std::io;
@@ -34,7 +34,7 @@ pub type Less = (&'static str, &'static str);
 pub struct Written {
     /// The object without `as_of`.
     pub json: Vec<u8>,
-    /// The Unix second up to which the answer includes all samples, if known.
+    /// The time up to which the answer includes all samples, in Unix seconds, if known.
     pub as_of: Option<i64>,
 }
 
@@ -100,8 +100,8 @@ fn with_as_of<'a>(
     })
 }
 
-/// If a question has no parameters, adds to the error how to ask for less, because another question of the endpoint may
-/// have the parameter.
+/// If the question accepts no parameters, adds to the error how to ask instead. For example, the error of
+/// `api/rankings?limit=5` says that `name` chooses one ranking, because only a question with `name` accepts `limit`.
 fn or_less(error: QueryError, (_, how): Less) -> QueryError {
     match error {
         QueryError::Parameter { name, message } if message.ends_with(NO_PARAMETER) => {
@@ -169,7 +169,7 @@ impl ScreenSize {
         self.check()
     }
 
-    /// Fails if the answers together are too large. The order in which they were computed does not matter.
+    /// Fails if the answers together are too large. The result does not depend on the order of the answers.
     pub fn check(&self) -> Result<(), QueryError> {
         if !self.is_too_large.load(Ordering::Relaxed) {
             return Ok(());
@@ -185,7 +185,7 @@ impl ScreenSize {
     pub fn to_json(&self, value: &impl Serialize, less: Less) -> Result<Vec<u8>, QueryError> {
         let mut text = BoundedText::default();
         let written = value.serialize(&mut Serializer::with_formatter(&mut text, Visible));
-        // The only possible error is the size, because the keys of all maps are strings.
+        // The size is the only possible error, because the keys of all maps are strings.
         written.map_err(|_| too_large(less, &format!("more bytes than the {MAX_BYTES} that")))?;
         self.add(&self.bytes, text.0.len(), MAX_SCREEN_BYTES)?;
         Ok(text.0)
@@ -217,7 +217,7 @@ impl io::Write for BoundedText {
         self.write_all(part).map(|()| part.len())
     }
 
-    // Not inlined, because each of several hundred fields of answers makes three calls.
+    // Not inlined: answers have several hundred fields, and the code for each field calls this function three times.
     #[inline(never)]
     fn write_all(&mut self, part: &[u8]) -> io::Result<()> {
         if part.len() > MAX_BYTES - self.0.len() {
@@ -234,7 +234,7 @@ impl io::Write for BoundedText {
 
 /// Escapes characters that are invisible or change the direction of text. Names that this crate records have no such
 /// characters, but names from other programs may. A client that parses the JSON gets the name unchanged, and can ask
-/// for it.
+/// for the name.
 struct Visible;
 
 impl Formatter for Visible {

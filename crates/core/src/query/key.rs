@@ -49,13 +49,13 @@ impl Key {
         Duration::from_secs(match self {
             // This data hardly changes.
             Self::Tiers | Self::Profile(_) | Self::Versions(..) => 60,
-            // An instance reports once a minute.
+            // A detailed answer about one instance may be older, because instances report only once a minute.
             Self::Instances(.., Some(_)) => 10,
             _ => 1,
         })
     }
 
-    /// The index of the answer's group. Each of the three groups is bounded by a share of `query_bytes`.
+    /// The number of the answer's group. A share of `query_bytes` bounds the answers of each of the three groups.
     pub(super) fn group(&self) -> usize {
         match self {
             Self::Window(_) | Self::Running(..) => 0,

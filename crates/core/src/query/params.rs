@@ -12,10 +12,10 @@ use super::window::Window;
 /// that write the book's keys may use longer names.
 const MAX_TEXT: usize = 1_024;
 
-/// The largest number that is accepted. All answers have fewer rows.
+/// The largest number that a parameter such as `limit` may have: all answers have fewer rows. Times may be larger.
 const MAX_NUMBER: u64 = 1_000_000_000;
 
-/// The end of the message if the question has no parameters.
+/// The end of the error's message if the question has no parameters.
 pub(super) const NO_PARAMETER: &str = "no parameter is allowed";
 
 /// Accepts no parameters.
@@ -24,7 +24,7 @@ pub(super) const NO_PARAMETER: &str = "no parameter is allowed";
 pub struct Nothing {}
 
 /// Reads the parameters of a query. Refuses parameters that `T` does not have. `from` and `to` are read as one
-/// `window`; `to` is by default the second after `now`.
+/// `window`. By default, `to` is the second after `now`.
 pub fn parse<T: DeserializeOwned>(query: Option<&str>, now: i64) -> Result<T, QueryError> {
     let (pairs, is_renamed) = one_window(checked(query)?, now)?;
     let mut last = (String::new(), String::new());
@@ -51,7 +51,7 @@ pub fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
         .collect()
 }
 
-/// Refuses repeated parameters, and too long values.
+/// Refuses repeated parameters, and values that are too long.
 fn checked(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
     let pairs = pairs(query)?;
     for (at, (name, value)) in pairs.iter().enumerate() {
@@ -69,7 +69,7 @@ fn checked(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
     Ok(pairs)
 }
 
-/// Replaces `from` and `to` by one `window`, and returns whether it did.
+/// Replaces `from` and `to` by one `window`. Returns whether the question had `from` and `to`.
 fn one_window(
     mut pairs: Vec<(String, String)>,
     now: i64,
@@ -108,7 +108,7 @@ fn one_window(
     Ok((pairs, true))
 }
 
-/// The error of a parameter, with its name, its value and the values that are allowed.
+/// The error of a parameter: names the parameter, the value, and the values that are allowed.
 fn refused((name, value): &(String, String), error: &Error, is_renamed: bool) -> QueryError {
     let text = error.to_string();
     let name = match is_renamed && name == "window" {

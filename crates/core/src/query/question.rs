@@ -11,7 +11,8 @@ use super::source::Source;
 #[cfg(feature = "row-cache")]
 use crate::row_lists::RowsQuery;
 
-/// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API, with the same defaults.
+/// A question, which [`Reader::ask`] answers. The fields of a question are the parameters of the API, with the same
+/// defaults.
 pub trait Question: Answered {
     /// Sets fields: `OverviewQuery::default().with(|query| query.window = Some(Window::HOUR))`.
     fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
@@ -46,9 +47,9 @@ pub trait Answered: Default + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// Passes all questions to a macro. Each question has its endpoint; after `with`, the parameter that selects it among
-/// the questions of the endpoint; its type; the function that answers; the type of the answer; after `less`,
-/// `Answered::LESS`; after `points`, `Answered::points`.
+/// Passes the table of all questions to a macro. A line has the name of the endpoint, the type of the question, the
+/// function that answers, and the type of the answer. If several questions have one name, `with` names the parameter
+/// that selects the question. `less` sets `Answered::LESS`, and `points` sets `Answered::points`.
 #[macro_export]
 macro_rules! questions {
     ($each:ident) => {
@@ -122,7 +123,8 @@ macro_rules! answered {
             }
         )+
 
-        /// The endpoint `api/{name}`. If a name has several endpoints, the parameters in `query` select one.
+        /// The endpoint `api/{name}`. If several questions have this name, the parameters in `query` select one of
+        /// them.
         pub fn named(name: &str, query: Option<&str>) -> Option<Endpoint> {
             let has = |parameter: &str| {
                 let mut pairs = query.unwrap_or_default().split('&');

@@ -14,7 +14,7 @@ use crate::condition::Condition;
 use crate::health::Health;
 use crate::task::{BoxFuture, boxed};
 
-/// An answer, and the moment up to which it is complete. Dereferences to the answer.
+/// An answer, and the moment up to which the answer is complete. Dereferences to the answer.
 #[derive(Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Answer<T> {
@@ -92,7 +92,8 @@ impl Reader {
         })
     }
 
-    /// The health of this process. Its warnings name unreadable keys of the store. The answer needs no working store.
+    /// The health of this process. Its warnings also name unreadable keys of the store. The answer comes even if the
+    /// store fails.
     pub fn health(&self) -> BoxFuture<'_, Health> {
         Box::pin(async { answers::health(&self.0).await.health })
     }
@@ -104,17 +105,17 @@ impl Reader {
     ) -> Answering<'a, T> {
         Box::pin(async move {
             let source = &self.0;
-            // `as_of` is read before the data, so the data is at least as new.
+            // `as_of` is read before the answer, so the answer has all samples up to `as_of`.
             let answered = match source.as_of().await {
                 Ok(as_of) => answering.await.map(|value| Answer { value, as_of }),
-                // A wrong question is refused even if the store fails.
+                // The first poll refuses a wrong question, even if the store fails.
                 Err(error) => match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
                     Poll::Ready(Err(wrong @ QueryError::Parameter { .. })) => Err(wrong),
                     _ => Err(error),
                 },
             };
             answered.inspect_err(|error| {
-                // If the store does not answer, other fields of health show this.
+                // If the store does not answer, the status and other warnings in health show this.
                 if let QueryError::Store(cause) = error
                     && !cause.kind().is_without_answer()
                 {

@@ -1,5 +1,5 @@
-//! Cached reads of the store. One task at a time makes a read. All tasks share the answer for [`Key::max_age`], if the
-//! cache has room.
+//! Cached reads of the store. For each key, one task at a time reads the store. All tasks share the answer for
+//! [`Key::max_age`], if the cache has room.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ use super::key::Key;
 use crate::clock::{Clock, Tick};
 use crate::task::{BoxFuture, lock};
 
-/// The age up to which most answers of the store are reused.
+/// The age up to which an error is reused. To make room, older answers are dropped.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The maximum number of cached keys of each kind. Reads with further keys are not cached.
+/// The maximum number of cached keys of each variant of [`Key`]. Reads with further keys are not cached.
 const MAX_KEYS: usize = 64;
 
-/// Approximate bytes of the strings of an item in a list.
+/// Approximate bytes of all strings of an item in a list.
 pub(super) const PER_TEXT: usize = 200;
 
 /// An answer of any type, and its size in bytes.
@@ -36,8 +36,8 @@ pub(super) struct Reads {
     flights: Mutex<HashMap<Key, Flight>>,
 }
 
-/// A read with its last answer. The task that holds `mutex` asks the store. Other tasks wait for the mutex, and reuse
-/// the answer.
+/// The read of a key, with its last answer. The task that holds `mutex` asks the store. Other tasks wait for the mutex,
+/// and reuse the answer.
 #[derive(Default)]
 struct Flight {
     mutex: Arc<AsyncMutex<()>>,
@@ -74,7 +74,7 @@ impl Reads {
         }
     }
 
-    /// Approximate bytes of the cached answers whose size is bounded.
+    /// Approximate bytes of the cached answers, without answers whose size needs no bound.
     pub(super) fn bytes(&self) -> usize {
         let flights = lock(&self.flights);
         let last = flights.values().filter_map(|flight| flight.last.as_ref());
@@ -82,8 +82,8 @@ impl Reads {
     }
 
     /// Returns the last answer to `key` if it is fresh, or a new answer. `bytes` computes the approximate size of an
-    /// answer; 0 if the size needs no bound. The waits for the lock and for the store together take at most the
-    /// deadline. All answers to a key must have the same type.
+    /// answer; 0 if the size needs no bound. The waits for the mutex and for the store together take at most
+    /// [`DEADLINE`]. All answers to a key must have the same type.
     ///
     /// Cancel safe: another waiting task then makes the read.
     pub(super) fn get<'a, T: Send + Sync + 'static, A: Into<Arc<T>>, E: Into<QueryError>>(
@@ -142,7 +142,7 @@ impl Reads {
         })
     }
 
-    /// The mutex of a read. Removes answers that are not fresh.
+    /// The mutex of a key. Removes the answers of other keys that are not fresh.
     fn mutex_of(&self, key: &Key) -> Arc<AsyncMutex<()>> {
         let mut flights = lock(&self.flights);
         flights.retain(|other, flight| {
@@ -165,8 +165,8 @@ impl Reads {
             .then(|| last.answer.clone())
     }
 
-    /// Replaces the cached answer by a new one, if there is room. Drops answers that are older than [`FRESH`] to make
-    /// room.
+    /// Replaces the cached answer of a key by a new answer, if there is room. To make room, drops answers of the same
+    /// group that are older than [`FRESH`].
     fn hold(&self, key: &Key, answer: &Answer) {
         let answered = Answered {
             at: self.clock.tick(),
@@ -192,7 +192,7 @@ impl Reads {
         }
     }
 
-    /// Waits for a read in progress, and then forgets the last answer.
+    /// Waits for the read of a key that is in progress, and then forgets its last answer.
     pub(super) async fn forget(&self, key: Key) {
         let mutex = self.mutex_of(&key);
         let _guard = mutex.lock().await;
@@ -214,7 +214,8 @@ impl Reads {
     }
 }
 
-/// Approximate bytes of a list. An item has its own size, its strings, and the bytes that `beside` computes.
+/// Approximate bytes of a list. An item takes its own size, the bytes of its strings, and the bytes that `beside`
+/// computes.
 pub(super) fn bytes_of<T>(answer: &[T], beside: fn(&T) -> usize) -> usize {
     let texts = answer.len() * (size_of::<T>() + PER_TEXT);
     texts + answer.iter().map(beside).sum::<usize>()

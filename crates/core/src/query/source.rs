@@ -62,8 +62,8 @@ pub trait Process: Send + Sync {
 
 impl Source {
     /// The data of a store. `query_bytes` bounds the caches. A process that is not an instance passes a clock of
-    /// [`skew::following`](crate::skew::following). Its reader compares this clock with the store's time, and corrects
-    /// it.
+    /// [`skew::following`](crate::skew::following). Reads of the store compare this clock with the store's time, and
+    /// correct the clock.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,

@@ -13,17 +13,15 @@ use tower_pulse_model::tiers::Tiers;
 /// The time that the store has recorded, in Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The start of the store's generation. A reset begins another generation, with other data.
+    /// The start of the store's generation. A reset begins another generation.
     pub generation: i64,
     /// The time since the first sample that the store holds, without the gaps in which no instance was running.
     pub recorded: RecordedTime,
     /// The moment up to which all samples can be read.
     pub as_of: i64,
-    /// The end of the time that counts as recorded: `now`, or `as_of` if the lag is long or flushes fail.
+    /// The end of the time that counts as recorded: `now`, or `as_of` if `as_of` is over 15 s ago or flushes fail.
     pub recorded_until: i64,
-    /// The tiers of the records.
     pub tiers: Tiers,
-    /// The time of the answer.
     pub now: i64,
 }
 
@@ -47,11 +45,11 @@ pub struct Covered {
     pub missing: u64,
 }
 
-/// A window is compared with another window only if more than this share of each was recorded.
+/// Two windows are compared only if more than this share of each window was recorded.
 const MOSTLY: f64 = 0.5;
 
 impl Covered {
-    /// Sets the recorded seconds, and `complete` to their share of the `passed` seconds.
+    /// Sets the recorded seconds. Sets `complete` to the share of the `passed` seconds that was recorded.
     #[must_use]
     pub(super) fn with_seconds(self, recorded: i64, passed: i64) -> Self {
         Self {
@@ -73,13 +71,13 @@ impl Covered {
         covered.with_missing(source, span).await
     }
 
-    /// Reads the number of missing requests, for answers without sums.
+    /// Reads the number of missing requests, for an answer that reads no sums.
     pub(super) async fn with_missing(
         self,
         source: &Source,
         span: &Span,
     ) -> Result<Self, QueryError> {
-        // Only records have the missing requests, and the answer may have slices of counters.
+        // The slices of the answer may be those of counters, but only records have the missing requests.
         let slices = Window::of(self.from, self.to).slices(span.tiers, span.now);
         let all = source.sums(&ContextId::all(), slices).await?;
         let missing = all.measures.get(Measure::Missing);
@@ -90,13 +88,11 @@ impl Covered {
         self.complete > MOSTLY
     }
 
-    /// An amount per recorded second.
     pub(super) fn per_second(&self, amount: f64) -> Option<f64> {
         let seconds = self.recorded_seconds;
         (seconds > 0).then(|| amount / seconds as f64)
     }
 
-    /// An amount per recorded minute.
     pub(super) fn per_minute(&self, amount: f64) -> Option<f64> {
         self.per_second(60.0 * amount)
     }

@@ -59,7 +59,7 @@ pub struct ReadStatus {
 pub(super) type Names = HashMap<RecordId, Arc<str>>;
 
 impl Source {
-    /// Approximate bytes of the windows, minutes and answers that are held.
+    /// Approximate bytes of the windows, minute reports and answers that are held.
     pub fn held_bytes(&self) -> usize {
         let (windows, minutes) = (&self.windows.held_bytes, &self.instance_minutes.held_bytes);
         self.reads.bytes() + windows.load(Relaxed) + minutes.load(Relaxed)
@@ -87,7 +87,7 @@ impl Source {
         self.reads.get(Key::Book, |_| 0, read).await
     }
 
-    /// The contexts of one name, which differ in kind.
+    /// The contexts with this name, which differ in kind.
     pub async fn contexts(&self, name: &str) -> Cached<Vec<ContextSnapshot>> {
         let read = async { self.store.query().contexts(name, self.now()).await };
         let key = Key::Contexts(name.to_owned());
@@ -167,7 +167,8 @@ impl Source {
         }))
     }
 
-    /// The sums of one context over a window if `part` is 0, or else over the window before it.
+    /// The sums of one context over a part of a window: over the window itself if `part` is 0, over the window before
+    /// if `part` is 1.
     async fn part_of(
         &self,
         window: Window,
@@ -354,7 +355,8 @@ impl Source {
         let read = async {
             let now = self.now();
             let sent = self.clock.wall_nanos();
-            // `unsent` is read before the store is asked, so the store's answer includes all other samples.
+            // `unsent` is read before the store is asked. So the store's answer includes all samples except those in
+            // `unsent`.
             let unsent = self.process.as_ref().and_then(|process| process.unsent());
             let (mut store, tiers) = tokio::try_join!(
                 async { Ok(self.store.upkeep().status(now).await?) },
@@ -381,8 +383,8 @@ impl Source {
         self.reads.get(Key::Status, |_| 0, read).await
     }
 
-    /// The changes. Each read gets the acknowledgements, but reads the changes again only after a judgement, once a
-    /// minute.
+    /// The changes. Each read of the store gets the acknowledgements, but gets the changes only after a judgement,
+    /// which happens once a minute.
     pub async fn changes(&self) -> Cached<ChangeLog> {
         let read = async {
             let last = lock(&self.last_log).clone();
@@ -406,8 +408,8 @@ impl Source {
         self.reads.get(Key::Marks, |_| 0, read).await
     }
 
-    /// The requests of a version and of the other versions in the minutes in which they ran side by side. The answer is
-    /// cached for a minute, because the records of an ended minute hardly change.
+    /// The requests of a version, and of the other versions, in the minutes in which the version ran beside others. The
+    /// answer is cached for a minute, because the records of an ended minute hardly change.
     pub async fn versions(&self, version: &Arc<str>, minutes: Vec<i64>) -> Cached<Versions> {
         let read = async {
             let mut versions = Versions::default();
@@ -422,8 +424,8 @@ impl Source {
         self.reads.get(key, Versions::bytes, read).await
     }
 
-    /// The instances, compared with each other in some minutes, on a context or on all reported contexts. `instance` is
-    /// compared in detail.
+    /// The instances, compared with each other in some minutes, on a context or on all reported contexts. Compares
+    /// `instance` in detail.
     pub(super) async fn instances(
         &self,
         slices: WindowSlices,

@@ -24,8 +24,9 @@ const LENGTHS: [i64; 8] = [
 /// The maximum lag of flushing and folding, in seconds. After a longer lag, the missing time counts as not recorded.
 const LAG: i64 = 15;
 
-/// The end of the time that counts as recorded at `now`, if all samples until `as_of` can be read. A lag of at most
-/// [`LAG`] counts as recorded too. If flushes fail, no lag counts as recorded, because the lag may last.
+/// The end of the time that counts as recorded at `now`, if all samples until `as_of` can be read. The time since
+/// `as_of` counts as recorded too, if it is at most [`LAG`]. While flushes fail, this time does not count, because the
+/// lag may last.
 pub(super) fn recorded_until(as_of: i64, now: i64, is_failing: bool) -> i64 {
     let is_recent = !is_failing && as_of.saturating_add(LAG) >= now;
     if is_recent { now } else { as_of.min(now) }
@@ -121,7 +122,7 @@ impl Window {
         Self(Asked::Last(seconds))
     }
 
-    /// Whether the window is one of the UTC hours, whose statistics other programs may add to.
+    /// Whether the window is one of the UTC hours. Other programs may add to the statistics of these hours.
     pub(super) fn is_hour(self) -> bool {
         matches!(self.0, Asked::HoursAgo(_))
     }
@@ -152,14 +153,14 @@ impl Window {
         }
     }
 
-    /// The slices that cover the window at `now`. A UTC hour has half hours. Other windows have the finest tier that
-    /// still has their first slice, and for `Last` also the first slice of the window before. If no tier has them, the
-    /// tier that goes back furthest is chosen. No slice starts after `now`, except in a UTC hour and in a window in the
-    /// future.
+    /// The slices that cover the window at `now`. A UTC hour gets half hours. Another window gets slices of the finest
+    /// tier that still has the window's first slice. A window of `Last` also needs the first slice of the window
+    /// before. If no tier goes back so far, chooses the tier that goes back furthest. No slice starts after `now`,
+    /// except in a UTC hour and in a window in the future.
     pub(super) fn slices(self, tiers: Tiers, now: i64) -> WindowSlices {
         let bounds = self.bounds(now);
         if self.is_hour() {
-            // Half hours are few, and have fine histograms.
+            // Half hours are fewer than minutes, and their histograms have the same precision.
             return WindowSlices::around(&bounds, TIERS[1].seconds, TIERS[1], i64::MIN);
         }
         let of_tier =
@@ -177,7 +178,8 @@ impl Window {
         retained.unwrap_or_else(|| of_tier(TIERS[0]))
     }
 
-    /// The slices that cover the window, and the slices, possibly none, that cover the window before it.
+    /// The slices that cover the window, and the slices that cover the window before. `Alone` has no slices of the
+    /// window before.
     pub(super) fn parts(self, tiers: Tiers, now: i64) -> [WindowSlices; 2] {
         let slices = self.slices(tiers, now);
         let before = match self.0 {
@@ -235,14 +237,14 @@ pub(super) struct WindowSlices {
     pub(super) from: i64,
     /// End of the last slice, in Unix seconds.
     pub(super) to: i64,
-    /// When the store began to keep the tier, in Unix seconds; `i64::MIN` for a tier that is always kept. Earlier
-    /// slices lack samples.
+    /// When the store began to keep the tier, in Unix seconds; `i64::MIN` for a tier that is always kept. Slices from
+    /// before this time lack samples.
     pub(super) since: i64,
 }
 
 impl WindowSlices {
-    /// At least one slice of `length` seconds, to cover the bounds. The store has the records of `tier` since `since`,
-    /// in Unix seconds.
+    /// The slices of `length` seconds that cover the bounds: at least one. The store has kept `tier` since `since`, in
+    /// Unix seconds.
     pub(super) fn around(bounds: &Range<i64>, length: u32, tier: Precision, since: i64) -> Self {
         let (precision, length) = (Precision::new(length, 1), i64::from(length));
         let from = precision.slice(bounds.start);
@@ -261,7 +263,7 @@ impl WindowSlices {
         retained.max(self.tier.slice(self.since))
     }
 
-    /// The window of the same length that ends where this window begins.
+    /// As many slices, which end where these slices begin.
     pub(super) fn before(&self) -> Self {
         Self {
             from: self.from.saturating_sub(self.to.saturating_sub(self.from)),
@@ -297,7 +299,7 @@ impl WindowSlices {
         self.to.min(now).saturating_sub(self.from).max(0)
     }
 
-    /// The time that the slices cover, with data until `until`.
+    /// The time that the slices cover, if time counts as recorded until `until`.
     pub(super) fn covered(&self, recorded: &RecordedTime, until: i64, now: i64) -> Covered {
         let (from, to) = self.retained_until(until, now);
         let covered = Covered {

@@ -20,16 +20,16 @@ thread_local! {
     static SCOPES: RefCell<Vec<ActiveScope>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The bit of `ACTIVE` that an outer layer checks: if set, the layer must take a scope, a panic, or an inner layer's
-/// context from this thread. An inner layer, a timer, a panic or a [`Within`](super::Within) sets the bit. The id of a
-/// recorder has 31 bits, so it never sets this bit.
+/// The bit of `ACTIVE` that a layer checks after each poll: if set, the layer must take a scope, a panic, or an inner
+/// layer's context from this thread. An inner layer, a timer, a panic or a [`Within`](super::Within) sets the bit. The
+/// ids of recorders have 31 bits, so no id contains this bit.
 pub const UNSETTLED: u64 = 1 << 63;
 
 /// A scope that timers of its recorder find.
 struct ActiveScope {
     recorder_id: u32,
-    /// `ACTIVE` when the scope was entered. `None` if the scope was created within a layer of another recorder: the
-    /// value in the scope's own layer is then unknown.
+    /// `ACTIVE` when the scope was entered, without [`UNSETTLED`]. `None` if the scope was created within a layer of
+    /// another recorder: `ACTIVE` has room for two ids, so the value in the scope's own layer is not known here.
     recorders: Option<u64>,
     scope: Arc<Scope>,
 }
@@ -108,7 +108,7 @@ pub fn suspend(id: u32, before: u64) -> Option<Arc<Scope>> {
     remove(is_mine)
 }
 
-/// The scope of this thread's request of a recorder, created if it is missing. `None` outside of requests.
+/// The scope of the request of this recorder on this thread, created if it is missing. `None` outside of requests.
 pub fn scope(recording: &RecordingState) -> Option<Arc<Scope>> {
     let active = ACTIVE.try_with(Cell::get).unwrap_or(0);
     if active == 0 {
@@ -132,7 +132,7 @@ pub fn scope(recording: &RecordingState) -> Option<Arc<Scope>> {
     if existing.is_some() || !(is_innermost || is_outer) {
         return existing;
     }
-    // A timer recorded only at its end may have begun before now, but not before the recorder.
+    // A timer that is known only at its end may have begun before now, but not before the recorder.
     let scope = Arc::new(Scope::new(recording.started()));
     push(id, is_innermost.then_some(recorders), scope.clone());
     Some(scope)
@@ -181,7 +181,7 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         drop(remove(|active| Arc::ptr_eq(&active.scope, self.scope)));
         if self.before == 0 {
-            // Outside of layers, only this code resets `ACTIVE`.
+            // A layer would restore `ACTIVE`, but this thread is within no layer.
             let _ = ACTIVE.try_with(|active| active.set(0));
         }
     }

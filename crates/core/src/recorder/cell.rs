@@ -1,7 +1,7 @@
 //! A cell: the sums of one context and shard since the last drain.
 //!
 //! The values in a cell are atomics because the crate has no unsafe code. Only the thread that took the
-//! [shard](super::shards) accesses them, so plain loads and stores are enough.
+//! [shard](super::shards) accesses the values, so relaxed loads and stores are enough.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -47,7 +47,7 @@ impl<const N: usize> Measured for [(Measure, u64); N] {
     }
 }
 
-/// The number of the first outcome that is no success.
+/// The number of the outcome 4xx. All outcomes from this number on are failures, or were cut off.
 const FIRST_UNSUCCESSFUL: u8 = Outcome::ClientError as u8;
 
 /// Number of samples by the bucket of their duration.
@@ -65,7 +65,7 @@ impl Buckets {
         bucket.store(n.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Moves the counts of a range of buckets. All other buckets are 0.
+    /// Moves the counts of a range of buckets. All other buckets of the cell are 0.
     fn empty_into(&self, counts: &mut [u32; BUCKETS_PER_CELL], range: Range<usize>) {
         for (to, from) in counts[range.clone()].iter_mut().zip(&self.0[range]) {
             *to = from.load(Ordering::Relaxed);
@@ -78,7 +78,6 @@ impl Buckets {
 #[derive(Default)]
 struct CodeCounts {
     codes: FirstCodes,
-    /// The number of successes among these responses.
     successes: u64,
 }
 
@@ -113,10 +112,10 @@ pub(super) struct Cell {
     buckets: Buckets,
     /// The failures among the samples in `buckets`. Created with the first failure.
     failures: OnceLock<Box<Buckets>>,
-    /// The censored samples in `buckets`, which were cut off. Created with the first censored sample.
+    /// The samples in `buckets` that were cut off, called *censored*. Created with the first censored sample.
     censored: OnceLock<Box<Buckets>>,
     /// Created with the first response that is not a success with the code [`OK`]. No thread waits for the lock,
-    /// because only the thread that took the shard uses it.
+    /// because only the thread that took the shard uses the lock.
     codes: OnceLock<Box<Mutex<CodeCounts>>>,
 }
 
@@ -126,12 +125,13 @@ pub(super) struct Scratch {
     outcomes: OutcomeCounts,
     codes: CodeCounts,
     measures: Measures,
-    /// Counts outside of the range of `times` are leftovers of earlier copies; likewise below.
+    /// In this array and in the two arrays below, counts outside of the range of `times` are leftovers of earlier
+    /// copies.
     buckets: [u32; BUCKETS_PER_CELL],
-    /// The failures in the buckets; valid only if `has_failures`.
+    /// Valid only if `has_failures`.
     failures: [u32; BUCKETS_PER_CELL],
     has_failures: bool,
-    /// The censored samples in the buckets; valid only if `has_censored`.
+    /// Valid only if `has_censored`.
     censored: [u32; BUCKETS_PER_CELL],
     has_censored: bool,
 }
@@ -161,13 +161,13 @@ impl Cell {
         size_of::<Self>() + created * size_of::<Buckets>() + codes
     }
 
-    /// Adds a sample and its measures. Only the thread that took the shard may call this.
+    /// Only the thread that took the shard may call this.
     #[inline(always)]
     pub(super) fn record(&self, sample: Sample, measured: impl Measured) {
         let Sample(nanos, outcome, error, code) = sample;
         const R: Ordering = Ordering::Relaxed;
         let add = |to: &AtomicU64, n: u64| to.store(to.load(R).wrapping_add(n), R);
-        // Overflows only after 584 years of requests between two drains.
+        // The sum overflows only if the requests between two drains take 584 years together.
         add(&self.sum, nanos);
         let square = u128::from(nanos) * u128::from(nanos);
         let (low, carry) = self.sumsq[0].load(R).overflowing_add(square as u64);
@@ -189,8 +189,8 @@ impl Cell {
             }
         });
         self.buckets.add(nanos);
-        // The first comparison leaves out successes: outcomes before 4xx without an error. The second comparison finds
-        // responses with a code other than 200.
+        // The first comparison finds errors, and all outcomes from 4xx on. The second comparison finds codes other than
+        // 200.
         if (outcome as u8).wrapping_add(u8::from(error) * FIRST_UNSUCCESSFUL) >= FIRST_UNSUCCESSFUL
             || !matches!(code, OK | NO_CODE)
         {
@@ -198,8 +198,8 @@ impl Cell {
         }
     }
 
-    /// Adds a sample to the counts by code, to the sum of errors, and to the buckets of the failures or of the censored
-    /// samples. The caller has added the sample to all other sums.
+    /// Adds a sample to the counts by code, to the number of errors, and to the buckets of the failures or of the
+    /// censored samples. The caller has added the sample to the rest of the cell.
     #[cold]
     fn record_unusual(&self, Sample(nanos, outcome, error, code): Sample) {
         // The body of a response with the code 200 may fail.
@@ -215,13 +215,13 @@ impl Cell {
             _ if error => &self.failures,
             Outcome::ClientError => &self.failures,
             Outcome::Cancelled | Outcome::BodyAborted => &self.censored,
-            // A success with another code, or a sample that is no error by the user's rule.
+            // A success with another code than 200, or a sample that the user's rule does not count as an error.
             _ => return,
         };
         part.get_or_init(|| Box::new(Buckets::new())).add(nanos);
     }
 
-    /// Moves everything to `scratch`. Only the thread that took the shard may call this.
+    /// Only the thread that took the shard may call this.
     pub(super) fn empty_into(&self, scratch: &mut Scratch) {
         const R: Ordering = Ordering::Relaxed;
         let take = |from: &AtomicU64, empty: u64| {

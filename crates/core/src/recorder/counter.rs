@@ -18,7 +18,7 @@ pub fn check_counter(field: &'static str, name: &str) -> Result<(), BuildError> 
     Ok(())
 }
 
-/// A number that several threads add to, each on one stripe.
+/// A number to which several threads add. Each thread adds to one stripe.
 #[derive(Debug)]
 pub(super) struct Striped {
     stripes: Box<[Stripe]>,
@@ -39,14 +39,15 @@ impl Striped {
         }
     }
 
-    /// Adds `n`. Returns whether the stripe of this thread was 0 before.
+    /// Returns whether the stripe of this thread was 0 before.
     #[inline]
     pub(super) fn add(&self, n: i64) -> bool {
         let stripe = thread_number() & (self.stripes.len() - 1);
         self.stripes[stripe].0.fetch_add(n, Ordering::Relaxed) == 0
     }
 
-    /// Returns the sum and sets it to 0. Must not run concurrently with itself or with [`total`](Self::total).
+    /// Returns the sum of the stripes, and sets the stripes to 0. Must not run concurrently with itself or with
+    /// [`total`](Self::total).
     pub(super) fn take(&self) -> i64 {
         let stripes = self.stripes.iter();
         let values = stripes.map(|stripe| stripe.0.swap(0, Ordering::Relaxed));
@@ -57,7 +58,6 @@ impl Striped {
         sum
     }
 
-    /// Returns the sum of everything that was ever added.
     #[cfg(feature = "query")]
     pub(super) fn total(&self) -> i64 {
         let stripes = self.stripes.iter();
@@ -69,8 +69,8 @@ impl Striped {
 /// Number of threads that have a slot of their own in a [`Gauge`].
 const OWNED: usize = 64;
 
-/// A number that every request raises and lowers. Each of the first threads has its own slot. No other thread writes to
-/// this slot, so an addition needs no atomic read-modify-write. All other threads share one slot.
+/// A number that requests raise and lower. Each of the first threads has its own slot, to which no other thread writes.
+/// So an addition needs no atomic read-modify-write. All other threads share one slot.
 #[derive(Debug)]
 pub(super) struct Gauge {
     owned: [Stripe; OWNED],

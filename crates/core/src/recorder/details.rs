@@ -6,7 +6,7 @@ use tower_pulse_model::failure::Failure;
 /// Options for the details of slow and failed requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DetailOptions {
-    /// Whether the id of the trace or of the request is recorded.
+    /// Whether the id of the trace, or else of the request, is recorded.
     pub trace_ids: bool,
     /// Whether the path without the query is recorded.
     pub paths: bool,
@@ -15,7 +15,7 @@ pub struct DetailOptions {
 }
 
 impl DetailOptions {
-    /// Whether any details of the head of a request are recorded.
+    /// Whether any details from the request's head are recorded.
     pub fn any(self) -> bool {
         self.trace_ids | self.paths
     }
@@ -24,7 +24,7 @@ impl DetailOptions {
 /// The details of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestDetails<'a> {
-    /// The id of the trace or of the request.
+    /// The id of the trace, or else of the request.
     pub trace_id: Option<&'a str>,
     /// The path without the query.
     pub path: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! Dirty bits. A set bit means that a context has something to drain.
+//! Dirty bits: a set bit means that a context has something to drain.
 //!
 //! A service may have thousands of contexts, but few are busy at any moment. A drain visits only the contexts whose
 //! dirty bit was set since the last drain. The thread that fills an empty part of a context sets the context's dirty
@@ -18,7 +18,7 @@ const BITS: usize = u64::BITS as usize;
 #[derive(Debug)]
 pub(super) struct DirtyBits(Box<[AtomicU64]>);
 
-/// The dirty bit of one context. Clones share it.
+/// The dirty bit of one context. Clones share the bit.
 #[derive(Clone, Debug)]
 pub(super) struct DirtyBit {
     dirty_bits: Arc<DirtyBits>,
@@ -56,16 +56,14 @@ impl DirtyBits {
 }
 
 impl DirtyBit {
-    /// Sets the dirty bit: the next drain visits the context.
     pub(super) fn set(&self) {
-        // Sets the bit even if it seems to be set: a drain may be about to take the bit, and must then see the data, or
-        // leave the bit set.
+        // Sets the bit even if it seems to be set, because a drain may be about to take the bit. After this operation,
+        // either the drain sees the data, or the bit stays set for the next drain.
         let word = &self.dirty_bits.0[self.index / BITS];
         word.fetch_or(1 << (self.index % BITS), Ordering::AcqRel);
     }
 }
 
-/// The indexes that a drain visits.
 #[cfg(test)]
 pub(super) fn visited(drain: impl FnOnce(&mut dyn FnMut(usize))) -> Vec<usize> {
     let mut indexes = Vec::new();

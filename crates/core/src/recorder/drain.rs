@@ -36,10 +36,10 @@ const SECOND: i64 = 1_000_000_000;
 /// the memory of the pending batch.
 const CROWDED_IDS: usize = 1_000;
 
-/// The pending batch and the counts of the drain. No request takes its lock.
+/// The pending batch and the counts of the drain. No request takes the lock of `state`.
 pub struct Drain {
     pub(super) state: Mutex<State>,
-    /// Notified when the batch has enough ids of a ranking to flush before the interval ends.
+    /// Notified when a ranking in the batch has so many ids that a flush should start before the interval ends.
     pub pressure: Notify,
 }
 
@@ -53,11 +53,11 @@ pub(super) struct State {
     totals: HashMap<ContextId, Totals>,
     pub(super) copies: RegistryCopies,
     scratch: Box<Scratch>,
-    all: Arc<str>,
+    all_name: Arc<str>,
     drained_at: i64,
     slow: SlowRequestDrain,
     reports: ReportCollector,
-    /// The requests in flight of the contexts in `copies.http`.
+    /// The requests in flight of each context in `copies.http`.
     pub(super) flows: Vec<Flow>,
 }
 
@@ -81,7 +81,7 @@ impl Drain {
                 totals: HashMap::new(),
                 copies: RegistryCopies::default(),
                 scratch: Scratch::new(),
-                all: ALL.into(),
+                all_name: ALL.into(),
                 drained_at: now,
                 slow: SlowRequestDrain::new(now.div_euclid(SECOND)),
                 reports: ReportCollector::new(app_version),
@@ -109,8 +109,8 @@ impl Drain {
         lock(&self.state).reports.machines.push((minute, machine));
     }
 
-    /// Takes the pending batch. [`unsent_since`](Self::unsent_since) includes its samples until
-    /// [`note_all_sent`](Self::note_all_sent).
+    /// Takes the pending batch. [`unsent_since`](Self::unsent_since) covers the samples of the batch until
+    /// [`note_all_sent`](Self::note_all_sent) is called.
     pub fn take(&self) -> Batch {
         lock(&self.state).take()
     }
@@ -166,7 +166,7 @@ impl Drain {
         })
     }
 
-    /// Series that wait for the next flush.
+    /// The number of contexts, counters, rankings, minute reports and marks in the pending batch.
     pub fn pending_series(&self) -> usize {
         lock(&self.state).pending.len()
     }
@@ -180,7 +180,6 @@ fn is_crowded(batch: &Batch) -> bool {
     })
 }
 
-/// The earlier of two times; `None` if both are `None`.
 fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     one.into_iter().chain(other).min()
 }
@@ -193,14 +192,14 @@ fn second_of(before: i64, now: i64) -> i64 {
 }
 
 impl Recorder {
-    /// Moves all samples into the pending batch. After [`close`](super::RecordingState::close) they are counted as
+    /// Moves all samples into the pending batch. After [`close`](super::RecordingState::close), counts the samples as
     /// dropped instead.
     pub fn drain(&self) {
         self.drain_to(&mut lock(&self.drain.state));
     }
 
-    /// Moves all samples into the pending batch, and takes the batch. Makes the clock follow `origin`, or the wall
-    /// clock if `None`.
+    /// Moves all samples into the pending batch, and takes the batch. From then on, the clock follows the store's time
+    /// (`origin`: see `Clock::origin`), or the wall clock if `origin` is `None`.
     pub(crate) fn drain_and_follow(&self, origin: Option<i64>) -> Batch {
         let mut state = lock(&self.drain.state);
         let state = &mut *state;
@@ -215,8 +214,8 @@ impl Recorder {
         self.http.refresh(&mut state.copies.http);
         self.timers.refresh(&mut state.copies.timers);
         self.counters.refresh(&mut state.copies.counters);
-        let flows = state.copies.http.len();
-        state.flows.resize(flows, Flow::default());
+        let contexts = state.copies.http.len();
+        state.flows.resize(contexts, Flow::default());
 
         let now = self.recording.clock().now_nanos();
         let second = second_of(state.drained_at, now);
@@ -264,7 +263,7 @@ impl Recorder {
                 continue;
             }
             if handle.kind == Kind::Http {
-                // Timers are left out, because they are of interest only per context.
+                // `aggregate` has no timers yet, because `<all>` has none.
                 all.merge(&aggregate);
                 state.reports.add(handle.id, &aggregate);
             }
@@ -292,7 +291,7 @@ impl Recorder {
             false => state.flush.recorded += Amounts::of_additions(ranked),
         }
         if all.times.count > 0 || !all.kinds.is_empty() {
-            let name = state.all.clone();
+            let name = state.all_name.clone();
             let pending = &mut state.pending;
             pending.add(&name, Kind::All, second, &all);
         }
@@ -342,7 +341,7 @@ impl Recorder {
         let mut totals = HashMap::new();
         for counter in counters {
             let total = counter.value.total();
-            // The overflow counter always exists, so it is left out while its total is 0.
+            // The overflow counter always exists, even if no name overflows.
             if total != 0 || !Arc::ptr_eq(counter, overflow) {
                 let sum: &mut i64 = totals.entry(counter.name.clone()).or_default();
                 *sum = sum.saturating_add(total);
@@ -360,8 +359,8 @@ impl Recorder {
         state.flush.lost.details += state.pending.compact(self.limits.pending_bytes);
     }
 
-    /// Notes in the pending batch how many requests the store has lost. They count as missing in `second`, the second
-    /// of the newest lost request.
+    /// Notes in the pending batch how many requests the store has lost. These requests count as missing in `second`,
+    /// the second of the newest lost request.
     pub fn add_missing(&self, (second, requests): (i64, u64)) {
         if requests > 0 {
             let mut state = lock(&self.drain.state);
@@ -379,7 +378,7 @@ impl Recorder {
     pub fn add_mark(&self, mark: Mark) -> Result<(), StoreError> {
         let mut state = lock(&self.drain.state);
         let refused = |why: String| StoreError::new(StoreErrorKind::Refused, why);
-        // After the recorder is closed, the last flush takes the pending batch, and a later mark would be lost.
+        // The last flush takes the pending batch after the recorder is closed. A later mark would be lost.
         if self.recording.is_closed() {
             return Err(refused(
                 "the shutdown has begun: no mark is made".to_owned(),
@@ -430,7 +429,6 @@ impl State {
         self.totals_of(&context, limits).add(aggregate);
     }
 
-    /// The totals of a context, created with its first sample.
     fn totals_of(&mut self, context: &ContextId, limits: &Limits) -> &mut Totals {
         let totals = self.totals.entry(context.clone());
         totals.or_insert_with(|| {

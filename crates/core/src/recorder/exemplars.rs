@@ -4,17 +4,17 @@
 use super::totals::{BOUND_BUCKETS, BOUNDS};
 use tower_pulse_model::slow_request::EXEMPLARS;
 
-/// One exemplar for each bucket, and one for the errors.
+/// A context has an exemplar for each bucket, and one for the errors.
 const _: () = assert!(EXEMPLARS == BOUND_BUCKETS + 1);
 
 /// A request that is an example of the requests in its bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exemplar {
-    /// The application's id of the request, or the id of its trace.
+    /// The id of the request's trace, or else of the request.
     pub trace_id: Box<str>,
-    /// Its duration, in nanoseconds.
+    /// The duration of the request, in nanoseconds.
     pub nanos: u64,
-    /// When it ended, in Unix milliseconds.
+    /// When the request ended, in Unix milliseconds.
     pub ended: i64,
 }
 
@@ -33,8 +33,8 @@ impl Exemplar {
 }
 
 impl Exemplars {
-    /// The newest request in adjacent buckets that a scraper sees as one bucket. Its duration is above the bound before
-    /// `buckets`, and at most their last bound.
+    /// The newest exemplar in adjacent buckets that a scraper sees as one bucket. The duration of this exemplar is
+    /// within the bounds of the buckets.
     pub fn newest(&self, buckets: std::ops::RangeInclusive<usize>) -> Option<&Exemplar> {
         let buckets = self.buckets.get(buckets)?.iter().flatten();
         buckets.map(|exemplar| &**exemplar).max_by_key(|e| e.ended)
@@ -45,10 +45,10 @@ impl Exemplars {
         self.error.as_deref()
     }
 
-    /// Makes a request the exemplar of its bucket, and an error also the exemplar of the errors, unless a newer one
-    /// exists.
+    /// Makes a request the exemplar of its bucket, unless a newer exemplar exists. An error also becomes the exemplar
+    /// of the errors.
     pub fn add(&mut self, exemplar: &Exemplar, is_error: bool) {
-        // The exact duration decides, because readers compare it with the bounds.
+        // The exact duration decides, because readers compare an exemplar with the bounds of its bucket.
         let seconds = exemplar.seconds();
         let bucket = BOUNDS.partition_point(|bound| *bound < seconds);
         if is_error {

@@ -18,7 +18,6 @@ use tower_pulse_model::slow_request::RequestParts;
 use tower_pulse_model::timer_sums::TimerSums;
 
 impl Ended {
-    /// The status code of the response, or [`NO_CODE`].
     #[inline(always)]
     fn code(&self) -> u16 {
         self.status.map_or(NO_CODE, |status| status.as_u16())
@@ -26,8 +25,8 @@ impl Ended {
 }
 
 impl ContextHandle {
-    /// Records a sample that began at `start` and ends now, and the polls of a span. Returns the nanoseconds of the
-    /// sample.
+    /// Records a sample that began at `start` and ends now. `polls` are the polls of a span's timer. Returns the
+    /// nanoseconds of the sample.
     #[inline]
     pub fn finish(&self, start: Tick, outcome: Outcome, polls: Option<&RequestPolls>) -> u64 {
         let (clock, thread) = (self.recording.clock(), thread_number());
@@ -54,7 +53,7 @@ impl ContextHandle {
         self.cells.abandon();
     }
 
-    /// Records a request that began at `start`, had these polls, ends now, and is no longer in flight.
+    /// Records a request that began at `start` and ends now. The request then no longer counts as in flight.
     #[inline(always)]
     pub fn finish_request(
         &self,
@@ -75,7 +74,6 @@ impl ContextHandle {
         self.recording.in_flight.add(thread, -1);
     }
 
-    /// Records a request that was not ready at its first poll.
     #[inline(never)]
     fn record_polled(
         &self,
@@ -91,7 +89,6 @@ impl ContextHandle {
         self.record_ended(thread, nanos, ended, details, polled);
     }
 
-    /// Records a request, and lists it if it is slow or has failed.
     #[inline(always)]
     pub(super) fn record_ended(
         &self,
@@ -110,13 +107,14 @@ impl ContextHandle {
         }
     }
 
-    /// Records a sample of a timer that was measured elsewhere.
+    /// Records a run of a timer whose duration is known.
     pub fn record_measured(&self, duration: Duration, outcome: Outcome) {
         let sample = Sample(nanos_of(duration), outcome, outcome.is_error(), NO_CODE);
         self.cells.record(thread_number(), sample, []);
     }
 
-    /// Adds the sums of timers that ran within a request, and the time that at least one of them covers.
+    /// Adds the sums of timers that ran within a request. During `covered` nanoseconds, at least one of these timers
+    /// ran.
     pub(super) fn add_timers(
         &self,
         covered: u64,
@@ -126,8 +124,7 @@ impl ContextHandle {
         self.cells.touch();
     }
 
-    /// Records a request that is slow or has failed, and lists it. A failed request that is not slow is listed only if
-    /// there is room.
+    /// A failed request that is not slow is listed only if there is room.
     #[cold]
     #[inline(never)]
     fn record_listed(
@@ -174,7 +171,7 @@ impl ContextHandle {
             true => slow.add(&self.cells, request),
             false => slow.add_failed(request),
         }
-        // A drain may have unset the dirty bit since the sample was recorded.
+        // A drain may have taken the dirty bit since the sample was recorded.
         self.cells.touch();
     }
 }

@@ -1,4 +1,4 @@
-//! Counts of draining and flushing, under the lock of the drain.
+//! Counts of draining and flushing, which the drain's lock protects.
 
 use tower_pulse_model::amounts::Amounts;
 
@@ -11,7 +11,7 @@ pub struct FlushCounters {
     pub lost: Amounts,
     /// Flushes that have failed.
     pub flush_errors: u64,
-    /// How often the store was reset or came back empty.
+    /// How often the store was reset or came back empty, or had a wrong fence of this instance.
     pub store_resets: u64,
     /// Calls that were sent again after the store had lost them.
     pub replayed: u64,
@@ -19,7 +19,7 @@ pub struct FlushCounters {
     pub last_error: Option<String>,
     /// The amounts that were recorded after the shutdown.
     pub dropped: Amounts,
-    /// Samples that are counted as `<overflow>`.
+    /// Samples of contexts beyond `max_contexts`, which count as `<overflow>`.
     pub overflowed: u64,
     /// Nanoseconds by which the last drain was late.
     pub lag: i64,

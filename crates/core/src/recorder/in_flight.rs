@@ -1,6 +1,6 @@
 //! The requests in flight of each path, and the paths that hang.
 //!
-//! A request counts as begun in the cells of its context, and as ended by its sample. A drain adds both to the
+//! A request counts as begun in the cells of its context, and as ended by its sample. A drain adds both numbers to the
 //! context's [`Flow`].
 
 use super::Recorder;
@@ -12,7 +12,7 @@ use tower_pulse_model::snapshot::{MAX_PATHS_IN_FLIGHT, PathInFlight};
 /// A path hangs if requests are in flight and none has ended for this many seconds.
 const HANGS_AFTER: u64 = 60;
 
-/// A path hangs only after this many times the duration of its longest request: some paths always take minutes.
+/// Some paths always take minutes, so a path hangs only after this many times the duration of its longest request.
 const TIMES_THE_LONGEST: u64 = 2;
 
 /// The requests in flight of a context at the last drain.
@@ -72,13 +72,12 @@ mod tests {
     fn the_time_without_an_end_counts_only_while_requests_are_in_flight() {
         let mut flow = Flow::default();
         let drains = [
-            // The begun and the ended requests, and the second. Then the expected requests in flight, and their
-            // `since`.
+            // First the begun requests, the ended requests and the second. Then the expected requests in flight, and
+            // the expected `since`.
             ((1, 0, 200), (1, 200)),
             ((2, 0, 230), (3, 200)),
             ((1, 1, 240), (3, 240)),
             ((0, 3, 310), (0, 310)),
-            // The request begins long after the last one has ended.
             ((1, 0, 900), (1, 900)),
             ((0, 1, 990), (0, 990)),
         ];
@@ -116,7 +115,7 @@ mod tests {
         let paths = at(60);
         assert_eq!(paths.len(), MAX_PATHS_IN_FLIGHT);
         assert_eq!(paths[0], (hanging, 1, 60, true));
-        // One request of this path took 45 s, so twice as long is not unusual.
+        // A request of this path took 45 s, so the path hangs only after 90 s.
         assert_eq!(paths[1], (slow, 40, 60, false));
         assert_eq!(paths[2], (busy[37], 39, 59, false));
         assert!(!at(90).contains(&(slow, 40, 90, true)));

@@ -1,9 +1,9 @@
 //! The time during which at least one of several intervals was in progress.
 
-/// The maximum number of disjoint intervals. They are kept, because a later interval may join them.
+/// The maximum number of disjoint intervals that are kept. A later interval may join these intervals.
 const MAX_OPEN: usize = 64;
 
-/// The union of intervals that are added in the order of their ends. All times are nanoseconds since one moment.
+/// The union of intervals that are added in the order of their ends. All times are nanoseconds since the same moment.
 #[derive(Debug, Default)]
 pub(super) struct IntervalUnion {
     /// The length of the union of the intervals before `settled_until`.
@@ -14,9 +14,9 @@ pub(super) struct IntervalUnion {
 }
 
 impl IntervalUnion {
-    /// Adds an interval. `oldest` is the start of the oldest interval that is known to be added later.
+    /// Adds an interval. `oldest` is the earliest start of the intervals that are known to be added later.
     pub(super) fn add(&mut self, start: u64, end: u64, oldest: Option<u64>) {
-        // Threads read the clock before they take the lock, so an interval may arrive slightly late.
+        // Threads read the clock before they take the lock, so an interval may be added slightly too late.
         let mut start = start.max(self.settled_until);
         let mut end = end.max(start);
         while let Some((before, until)) = self.open.pop_if(|(_, until)| *until >= start) {
@@ -29,8 +29,8 @@ impl IntervalUnion {
         }
         let (start, end) = self.open.remove(0);
         if oldest.is_some_and(|oldest| oldest < end) {
-            // Joins the two oldest intervals. The gap between them counts as covered: a timer that began before the gap
-            // still runs. Its interval covers the gap, unless the timer is discarded.
+            // Joins the two oldest intervals. The gap between these two intervals counts as covered, because a timer
+            // that began before the gap still runs. If this timer is discarded, the total is too large.
             self.open[0].0 = start;
         } else {
             self.settled += end - start;
@@ -57,13 +57,12 @@ mod tests {
         assert!(covered.open.len() <= MAX_OPEN);
         covered.add(0, 10_000, None);
         assert_eq!(covered.total(), 10_000);
-        // The last two intervals are known only at their ends.
+        // The intervals from 0 and from 18 are known only at their ends.
         let mut covered = IntervalUnion::default();
         for (start, end) in [(5, 10), (20, 25), (0, 22), (18, 30)] {
             covered.add(start, end, None);
         }
         assert_eq!(covered.total(), 30);
-        // Of more than 64 intervals, the oldest are settled.
         let mut covered = IntervalUnion::default();
         (1..=100).for_each(|at| covered.add(10 * at, 10 * at + 3, None));
         assert_eq!((covered.total(), covered.open.len()), (300, MAX_OPEN));

@@ -18,7 +18,6 @@ const MAX_LIVE: usize = 2 * MAX_KINDS;
 /// The kinds of a process. Contexts share the names.
 #[derive(Debug, Default)]
 pub(super) struct KindNames {
-    /// Sorted.
     names: Mutex<Vec<Arc<str>>>,
     warned: OnceLock<()>,
 }
@@ -31,7 +30,7 @@ impl KindNames {
             Ok(index) => return Some(names[index].clone()),
             Err(index) => index,
         };
-        // `OTHER` stands for all kinds beyond the maximum, so it is not a kind of its own.
+        // `OTHER` stands for all kinds beyond the maximum, and gets no name of its own.
         if kind == OTHER {
             return None;
         }
@@ -53,7 +52,7 @@ impl KindNames {
 }
 
 impl ContextHandle {
-    /// Counts the kind of a failure. Called after the request is recorded, so that no drained kind lacks its request.
+    /// Counts the kind of a failure. The request must be recorded before, so that no drained kind lacks its request.
     pub fn count_failure(&self, failure: &Failure) {
         let kind = self.recording.kinds.get(failure.kind());
         let mut kinds = lock(&self.kinds);
@@ -68,7 +67,7 @@ impl ContextHandle {
     }
 
     /// Counts the kind of a timer's failure. Passes the failure to this thread's request, in case the request ends as
-    /// an error without its own failure.
+    /// an error without a failure of its own.
     pub fn fail_timer(&self, failure: Failure) {
         self.count_failure(&failure);
         if let Some(scope) = active::scope(&self.recording) {
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_drained_after_its_request_counts_in_all_contexts_too() {
+    fn a_kind_that_is_drained_after_its_request_counts_in_its_context_and_in_all() {
         let recorder = TestRecorder::new(9);
         let handle = recorder.context(Kind::Http, "GET /");
         handle.count_failure(&Failure::new("late"));

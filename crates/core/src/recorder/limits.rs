@@ -14,7 +14,8 @@ pub struct Limits {
     pub max_contexts: usize,
     /// The maximum number of the user's counters.
     pub max_counters: usize,
-    /// The size of the pending records, in bytes, above which they are compacted.
+    /// The bytes that the records and the minute reports of a batch may take after a failed flush. Above this limit,
+    /// the oldest reports are dropped, and older slices of the records are merged.
     pub pending_bytes: usize,
     /// The rule that decides which responses are errors.
     pub error_rule: MaybeErrorRule,
@@ -24,12 +25,12 @@ pub struct Limits {
     pub app_version: Option<Arc<str>>,
     /// The header in which a proxy says when it received a request.
     pub queue_header: Option<HeaderName>,
-    /// The targets whose misses the totals count.
+    /// The targets of paths. For the Prometheus text, the recorder counts the requests that miss them.
     pub targets: Vec<PathTarget>,
 }
 
 impl Limits {
-    /// Limits with the default rules, and without a limit of bytes.
+    /// Limits with the default rules, and without a limit for the size of the records.
     pub fn new(max_contexts: usize, max_counters: usize) -> Self {
         Self {
             max_contexts,

@@ -48,7 +48,6 @@ impl ReportCollector {
         }
     }
 
-    /// Adds samples of a context of HTTP requests.
     pub(super) fn add(&mut self, id: RecordId, aggregate: &Aggregate) {
         let is_collecting = self.version.is_some() || self.fleet.instances > 1;
         if is_collecting && aggregate.times.count > 0 {
@@ -72,7 +71,7 @@ impl ReportCollector {
         }
     }
 
-    /// Reports the minute if the minute has ended at `now`, in Unix seconds.
+    /// Reports the collected minute if it has ended by `now`, in Unix seconds.
     pub(super) fn end(&mut self, pending: &mut Batch, now: i64) {
         if REPORTED_MINUTES.slice(now) != self.minute {
             self.report(pending);
@@ -114,7 +113,7 @@ mod tests {
         }
     }
 
-    /// Moves the clock to the second. Returns the minutes that are reported, with the requests of each context.
+    /// Moves the clock to the second, and drains. Returns the reported minutes, with the requests of each context.
     fn reports_at(recorder: &TestRecorder, second: i64) -> Vec<(i64, Vec<u64>)> {
         recorder.clock.set_wall(NOW + second);
         let counts = |report: &MinuteReport| {
@@ -136,7 +135,6 @@ mod tests {
             recorder.cancelled_requests("GET /", [1]);
             assert_eq!(reports_at(&recorder, second), []);
         }
-        // With a second instance, minutes are reported.
         recorder.drain.set_fleet(fleet(2, &[]));
         recorder.cancelled_requests("GET /", [1]);
         assert_eq!(reports_at(&recorder, 240), [(180, vec![1])]);

@@ -1,4 +1,4 @@
-//! Recording in this instance.
+//! Recording in this instance: from a request to the pending batch.
 //!
 //! The layer passes the duration of each request to this module. Once a second, a drain moves the sums to the batch.
 //! Read `cell` (the sums of a context), `shards` (where a sample is added), `registry` (contexts and counters by name),
@@ -7,7 +7,7 @@
 //! `active`, `scope` and `timer_cells`, timers of spans in `spans`, failures in `kinds` and `panics`, and the wait in
 //! front of this process in `queue`. The slowest and the failed requests are in `slow`, `slow_drain` and `details`. A
 //! request ends in `finish`; `in_flight` has requests that have not ended. Last, read `dirty_bits` (contexts that have
-//! something to drain), `drain` (from the cells to the batch), `minute_reports` (the minutes of this instance),
+//! something to drain), `drain` (from the cells to the batch), `minute_reports` (the minute reports of this instance),
 //! `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
@@ -83,8 +83,8 @@ use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::tally::Kinds;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// The longest recorded duration of a sample that was measured elsewhere. A context may have 30,000 such samples in a
-/// second before its sum of nanoseconds overflows.
+/// The longest recorded duration of a sample that the recorder did not measure itself. A context may have 30,000 such
+/// samples in a second before its sum of nanoseconds overflows.
 const LONGEST_MEASURED: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// How a request ended.
@@ -92,20 +92,20 @@ const LONGEST_MEASURED: Duration = Duration::from_secs(7 * 24 * 3_600);
 pub struct Ended {
     /// The outcome.
     pub outcome: Outcome,
-    /// Whether it counts as an error.
+    /// Whether the request counts as an error.
     pub is_error: bool,
     /// The status of the response, if there was one.
     pub status: Option<StatusCode>,
 }
 
-/// The nanoseconds of a duration that was measured elsewhere. At most [`LONGEST_MEASURED`], so that the sum of a cell
-/// does not overflow.
+/// The nanoseconds of a duration that the recorder did not measure itself, at most those of [`LONGEST_MEASURED`].
 fn nanos_of(duration: Duration) -> u64 {
-    // Seven days are less than 2^50 ns.
+    // The nanoseconds of seven days fit into 50 bits.
     duration.min(LONGEST_MEASURED).as_nanos() as u64
 }
 
-/// An extension of responses that are not recorded. Responses of the admin router have it.
+/// An extension that marks a response, so that its request is not recorded. Responses of the admin router have this
+/// extension.
 ///
 /// ```
 /// # use tower_pulse_core::recorder as tower_pulse;
@@ -126,15 +126,14 @@ pub struct ContextHandle {
     /// Whether the context is a page or a timer.
     pub kind: Kind,
     is_unmatched: bool,
-    /// Whether responses are inspected beyond their status, by the user's rule for errors, or because no route
-    /// matched.
+    /// Whether a successful response is checked beyond its status: the user's rule may count the response as an error,
+    /// and a success without a route causes a warning.
     inspects_heads: bool,
-    /// The id of its records.
     id: RecordId,
     cells: Cells,
     /// The list of slow and failed requests; `None` for timers.
     slow: Option<Arc<SlowList>>,
-    /// The timers within its requests.
+    /// The timers within the requests of the context.
     timers: Arc<TimerCells>,
     /// The failures by kind since the last drain.
     kinds: Arc<Mutex<Kinds>>,
@@ -149,7 +148,8 @@ pub struct Recorder {
     pub limits: Limits,
     /// The context of requests that match no route.
     pub unmatched: Arc<ContextHandle>,
-    /// The header of the queue in front of this process, if that header is read.
+    /// The header in which a proxy says when it received a request, and the timer of the waits; `None` without such a
+    /// header.
     pub queue: Option<Queue>,
     shards: usize,
     http: Registry<ContextHandle>,
@@ -213,7 +213,7 @@ impl Recorder {
             queue: None,
             http: Registry::new(limits.max_contexts, overflow(context::OVERFLOW, Kind::Http)),
             timers: Registry::new(
-                // One more for the timer that all further spans share.
+                // All spans beyond the maximum share one more timer.
                 limits.max_contexts + MAX_SPAN_TIMERS + 1,
                 overflow(context::TIMER_OVERFLOW, Kind::Timer),
             ),
@@ -256,7 +256,7 @@ impl Recorder {
         if let Some(handle) = registry.get(&name) {
             return handle;
         }
-        // Requests and timers share one maximum.
+        // HTTP contexts and the application's timers share one maximum.
         let of_spans = self.span_timers.load(Ordering::Relaxed);
         if self.contexts().saturating_sub(of_spans) >= self.limits.max_contexts {
             self.recording
@@ -268,9 +268,9 @@ impl Recorder {
         })
     }
 
-    /// Records a request that was measured elsewhere. Allocates nothing once its context exists.
+    /// Records a request that the application has measured. Allocates nothing once the context exists.
     pub fn record_request(&self, context: &str, duration: Duration, ended: RequestOutcome) {
-        // The name of a context that exists needs no cleaning.
+        // The names of existing contexts are clean.
         let existing = self.existing_http(context);
         let handle = existing.unwrap_or_else(|| self.context(Kind::Http, context));
         let ended = ended.ended(self.recording.error_rule());
@@ -348,7 +348,7 @@ impl ContextHandle {
         &self.recording
     }
 
-    /// Whether the responses of its requests are inspected beyond their status.
+    /// Whether a successful response is checked beyond its status.
     #[inline]
     pub fn inspects_heads(&self) -> bool {
         self.inspects_heads

@@ -1,7 +1,7 @@
 //! Panics within requests: their locations and messages, if the application asks for them.
 //!
-//! The hook leaves the failure on the thread. The guards of the thread's requests take the failure when the handler
-//! returns or unwinds.
+//! The panic hook leaves the failure on the thread. The guards of the thread's requests take the failure when the
+//! handler returns or unwinds.
 
 use std::cell::RefCell;
 use std::panic::PanicHookInfo;
@@ -29,7 +29,7 @@ pub fn record_panics() {
     });
 }
 
-/// Leaves a panic on the thread. Must not panic itself, which would abort the process.
+/// Must not panic: a panic within the hook would abort the process.
 fn note(info: &PanicHookInfo<'_>) {
     let location = info.location().map_or_else(String::new, |location| {
         format!("{}:{}", location.file(), location.line())
@@ -43,7 +43,8 @@ fn note(info: &PanicHookInfo<'_>) {
     active::mark_unsettled();
 }
 
-/// The kind of a panic at this location, such as `src/orders.rs:88`. A location that is too long loses its beginning.
+/// The kind of a panic at this location, such as `src/orders.rs:88`. A location that is too long is cut at its
+/// beginning.
 fn kind_of(location: &str) -> String {
     const PREFIX: &str = "panic at ";
     const CUT: &str = "…";
@@ -52,7 +53,7 @@ fn kind_of(location: &str) -> String {
         return format!("{PREFIX}{location}");
     }
     let start = (location.len() + CUT.len() - most..).find(|at| location.is_char_boundary(*at));
-    // The end of the text is a boundary.
+    // There is always a boundary, at the latest the end of the text.
     let end = start.map_or("", |at| &location[at..]);
     format!("{PREFIX}{CUT}{end}")
 }

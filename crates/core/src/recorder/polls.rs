@@ -10,11 +10,11 @@ use tower_pulse_model::measures::Measure;
 pub struct RequestPolls {
     /// When the last poll began.
     since: Tick,
-    /// The time of the polls that have ended, in ticks.
+    /// The time of all polls that have ended, in ticks.
     time: u64,
     /// The longest of these polls, in ticks.
     longest: u64,
-    /// The number of polls that ended while the request went on, and the bit [`BETWEEN`].
+    /// The number of polls that ended while the request continued, and the bit [`BETWEEN`].
     ended: u32,
 }
 

@@ -15,10 +15,10 @@ use tower_pulse_model::timer_sums::TimerSums;
 /// The longest wait that is recorded. A longer wait is more likely due to a wrong clock, or to a client's own header.
 const LONGEST_WAIT: i64 = 60_000_000_000;
 
-/// The longest value that is read: `t=`, 19 digits, a point, and 9 digits, with room for spaces.
+/// The longest value that is read, in bytes: `t=`, 19 digits, a point, 9 digits, and some spaces.
 const MAX_VALUE: usize = 40;
 
-/// The header in which a proxy says when it received a request, and the timer of the waits.
+/// The header in which a proxy says when it received a request, and the timer that records the waits.
 #[derive(Clone, Debug)]
 pub struct Queue {
     header: HeaderName,
@@ -45,7 +45,7 @@ enum Wait {
     Unreadable,
 }
 
-/// The numbers of requests with the header of the queue.
+/// Counts of the requests that have the header of a [`Queue`].
 #[derive(Debug, Default)]
 pub(super) struct QueueCounts {
     /// Requests whose wait was recorded. A [`Gauge`], because each request may have the header, and threads must not
@@ -57,12 +57,11 @@ pub(super) struct QueueCounts {
 }
 
 impl Queue {
-    /// `timer` records the waits of all requests.
     pub(super) fn new(header: HeaderName, timer: Arc<ContextHandle>) -> Self {
         Self { header, timer }
     }
 
-    /// A clone with a reference count of its own.
+    /// A clone whose timer has a reference count of its own.
     pub fn clone_unshared(&self) -> Self {
         Self {
             header: self.header.clone(),
@@ -91,7 +90,7 @@ impl QueueTime {
         }
     }
 
-    /// Records the wait of a request under its context. The request itself is recorded already.
+    /// Records the wait of a request under the request's context. The request must be recorded before.
     pub fn record(&self, context: &ContextHandle) {
         let counts = &context.recording().queue_counts;
         let add = |count: &AtomicU64| {
@@ -138,7 +137,6 @@ impl Wait {
             None => Self::Unreadable,
             Some(start) if start > now => Self::Negative,
             Some(start) if now.saturating_sub(start) > LONGEST_WAIT => Self::TooLong,
-            // Between 0 and a minute.
             Some(start) => Self::Of(now.saturating_sub(start).unsigned_abs()),
         }
     }

@@ -32,7 +32,7 @@ pub struct RankingEntry {
     shards: Box<[Shard]>,
     /// The maximum number of ids in a shard.
     shard_ids: usize,
-    /// Removals, and the additions of shards that were full. This mutex is locked before the mutex of a shard.
+    /// Removals, and the additions that full shards have passed on. This mutex is locked before the mutex of a shard.
     collected: Mutex<Collected>,
 }
 
@@ -46,7 +46,7 @@ struct Pending {
     n: i64,
     /// The sum of the absolute values that were added.
     amount: u64,
-    /// Drains since the last addition.
+    /// Successive drains without an addition.
     idle: u8,
 }
 
@@ -153,7 +153,7 @@ impl RankingEntry {
         collected.delta.limit();
     }
 
-    /// Whether the `Pulse` is shut down: additions are then dropped.
+    /// Whether the `Pulse` is shut down. Additions are then dropped.
     pub fn is_closed(&self) -> bool {
         self.recording.is_closed()
     }
@@ -163,7 +163,7 @@ impl RankingEntry {
         self.recording.clock().now_seconds()
     }
 
-    /// Takes all additions. Additions that are still in shards belong to `second`.
+    /// Additions that are still in shards belong to `second`.
     fn take(&self, second: i64) -> Collected {
         let mut collected = lock(&self.collected);
         for shard in &self.shards {
@@ -217,7 +217,7 @@ mod tests {
         (recorder, posts.expect("it is the first"))
     }
 
-    /// Each id, whether it was removed, and its sums by slice. Then how much was dropped.
+    /// Each id, whether the id was removed, and its sums by slice. Then how much was dropped.
     fn taken(recorder: &TestRecorder) -> (Vec<(String, bool, Vec<i64>)>, u64) {
         let Some(delta) = recorder.drained().rankings.remove("posts") else {
             return (Vec::new(), 0);

@@ -42,7 +42,7 @@ impl RecordingState {
     pub(super) fn new(clock: Clock, limits: &Limits) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         Self {
-            // At most 31 bits, because the highest bit is `active::UNSETTLED`.
+            // At most 31 bits: in `active`, the next bit is `UNSETTLED`.
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             started: clock.tick(),
             clock,
@@ -82,7 +82,7 @@ impl RecordingState {
         self.clock.since(self.started)
     }
 
-    /// Requests that have begun and not ended.
+    /// Requests that have begun, but have not ended.
     pub fn in_flight(&self) -> i64 {
         self.in_flight.sum().max(0)
     }
@@ -102,7 +102,7 @@ impl RecordingState {
         self.has_layer.load(Ordering::Relaxed)
     }
 
-    /// Whether the recorder is closed: samples are then dropped.
+    /// Whether the recorder is closed. Samples of a closed recorder are dropped.
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
     }
@@ -120,7 +120,6 @@ impl RecordingState {
         self.has_unmatched.load(Ordering::Relaxed)
     }
 
-    /// Warns once that a counter has a reserved name.
     #[cold]
     pub(super) fn warn_reserved(&self, name: &str) {
         if !self.has_warned_reserved.swap(true, Ordering::Relaxed) {
@@ -131,7 +130,6 @@ impl RecordingState {
         }
     }
 
-    /// Warns once that `max_contexts` is exceeded.
     #[cold]
     pub(super) fn warn_contexts_overflow(&self, context: &str, max_contexts: usize) {
         if !self.has_contexts_overflow.swap(true, Ordering::Relaxed) {
@@ -146,7 +144,6 @@ impl RecordingState {
         }
     }
 
-    /// Warns once that `max_counters` is exceeded.
     #[cold]
     pub(super) fn warn_counters_overflow(&self, counter: &str, max_counters: usize) {
         if !self.has_counters_overflow.swap(true, Ordering::Relaxed) {
@@ -160,7 +157,7 @@ impl RecordingState {
         }
     }
 
-    /// Whether `max_contexts` and `max_counters` are exceeded.
+    /// Whether `max_contexts` was exceeded, and whether `max_counters` was exceeded.
     pub fn overflows(&self) -> (bool, bool) {
         (
             self.has_contexts_overflow.load(Ordering::Relaxed),
@@ -179,7 +176,7 @@ impl RecordingState {
         self.details
     }
 
-    /// The numbers of requests with the header of the queue.
+    /// Counts of the requests that have the header of a [`Queue`](super::Queue).
     pub fn queue_stats(&self) -> QueueHealth {
         self.queue_counts.stats()
     }

@@ -21,7 +21,6 @@ struct Items<E> {
 }
 
 impl<E> Registry<E> {
-    /// `overflow` creates the overflow item from its dirty bit.
     pub(super) fn new(max: usize, overflow: impl FnOnce(DirtyBit) -> E) -> Self {
         let dirty_bits = DirtyBits::new(max + 1);
         let overflow = Arc::new(overflow(dirty_bits.dirty_bit(0)));
@@ -41,7 +40,7 @@ impl<E> Registry<E> {
         self.items.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The item of `name`, if it exists. Allocates nothing.
+    /// Allocates nothing.
     #[inline]
     pub(super) fn get(&self, name: &str) -> Option<Arc<E>> {
         self.read().by_name.get(name).cloned()
@@ -80,14 +79,14 @@ impl<E> Registry<E> {
         self.read().by_index.iter().map(|item| number(item)).sum()
     }
 
-    /// Adds the items that `copy` lacks. Items are never removed, and keep their indexes.
+    /// Adds the items that `copy` lacks. Items are never removed.
     pub(super) fn refresh(&self, copy: &mut Vec<Arc<E>>) {
         let items = self.read();
         copy.extend(items.by_index[copy.len()..].iter().cloned());
     }
 
-    /// Takes the dirty bits that are set, and calls `visit` with the index of each item, in order. If an item is too
-    /// new to be in the copy, its bit is set again for the next call.
+    /// Takes the dirty bits that are set, and calls `visit` with their indexes, in order. `copied` is the number of
+    /// items in the caller's copy. The bits of newer items are set again, for the next call.
     pub(super) fn take_dirty(&self, copied: usize, mut visit: impl FnMut(usize)) {
         self.dirty_bits.take(|index| match index < copied {
             true => visit(index),

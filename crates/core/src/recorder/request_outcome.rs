@@ -9,8 +9,8 @@ use tower_pulse_model::outcome::Outcome;
 /// The outcome of a request that `Pulse::record` records: the status of its response, or an [`Outcome`] if there was no
 /// response.
 ///
-/// A status implies the outcome of its class. `count_as_error`, which gets a response without headers, decides whether
-/// the request is an error. An `Outcome` is an error if [`Outcome::is_error`] returns true.
+/// A status implies the outcome of its class. The rule of `count_as_error` decides whether the request is an error.
+/// This rule gets a response without headers. An `Outcome` is an error if [`Outcome::is_error`] returns true.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestOutcome(Outcome, Option<StatusCode>);
 

@@ -41,15 +41,14 @@ impl<'a> ResponseHead<'a> {
     /// other than 0 and the request was a POST, as in gRPC.
     #[inline]
     pub fn is_error(&self) -> bool {
-        // A status outside of 100 to 599 counts as a server error.
         !(100..500).contains(&self.status.as_u16()) || self.may_be_grpc && grpc_failed(self.headers)
     }
 }
 
-/// A user's rule for errors.
+/// A user's rule that decides which responses are errors.
 pub type ErrorRule = dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync;
 
-/// The user's function, if there is one.
+/// The user's rule for errors, if there is one.
 #[derive(Clone, Default)]
 pub struct MaybeErrorRule(pub Option<Arc<ErrorRule>>);
 
@@ -60,8 +59,8 @@ impl fmt::Debug for MaybeErrorRule {
     }
 }
 
-/// Whether the head has a gRPC status that is not OK. Most responses have few headers, so comparing names costs less
-/// than hashing one.
+/// Whether the head has a gRPC status that is not OK. Most responses have few headers, so comparing all names costs
+/// less than hashing one name.
 #[inline(never)]
 fn grpc_failed(headers: &HeaderMap) -> bool {
     static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

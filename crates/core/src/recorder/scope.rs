@@ -29,7 +29,7 @@ pub struct Scope {
 /// A timer that counts under the request in which it was started.
 pub(super) struct Started {
     scope: Arc<Scope>,
-    /// The index of its sums in the scope.
+    /// The index of the timer's runs in the scope.
     at: usize,
     start: u64,
 }
@@ -49,7 +49,7 @@ struct State {
     /// The time during which any timer ran.
     covered: IntervalUnion,
     failure: Option<Failure>,
-    /// The context of the request and its end, once the request has ended.
+    /// The context and the end of the request, once the request has ended.
     ended: Option<(Arc<ContextHandle>, u64)>,
 }
 
@@ -94,7 +94,7 @@ impl Scope {
         state.end(now)
     }
 
-    /// Adds a run that ended at `end`, took `nanos`, and was not known before.
+    /// Adds a run that was unknown until now. The run ended at `end` and took `nanos`.
     pub(super) fn add_ended(&self, timer: &ContextHandle, end: Tick, nanos: u64) {
         let end = timer.recording().clock().nanos_between(self.base, end);
         let mut state = lock(&self.state);
@@ -132,7 +132,7 @@ impl Started {
 }
 
 impl RequestTimers {
-    /// The time that all timers together cover, and the timers that cover the most time.
+    /// The time that at least one timer covers, and the timers that cover the most time.
     pub(super) fn parts(&self) -> (u64, Vec<TimerPart>) {
         let timers = self.sums.iter().map(|(timer, sums)| TimerPart {
             timer: *timer,
@@ -193,10 +193,10 @@ impl State {
         self.add(at, start, start.saturating_add(nanos), nanos)
     }
 
-    /// Adds a run. Returns the sums to add to the context of the request, if the request has already ended.
+    /// Returns the sums to add to the context of the request, if the request has already ended.
     fn add(&mut self, at: usize, start: u64, end: u64, nanos: u64) -> Option<Outliving> {
         let timer = &mut self.timers[at];
-        // All runs of a timer count the request once.
+        // All runs of a timer together count the request once.
         let requests = 1 - std::mem::replace(&mut timer.sums.requests, 1);
         let Some((context, request_end)) = self.ended.clone() else {
             timer.sums.count += 1;
@@ -204,7 +204,7 @@ impl State {
             self.cover(at, start, end);
             return None;
         };
-        // If the run was not known when the request ended, its part within the request does not count yet.
+        // If the run was unknown when the request ended, its time within the request is not covered yet.
         let before = [self.covered.total(), timer.covered.total()];
         if start < request_end {
             self.cover(at, start, end.min(request_end));
@@ -223,7 +223,7 @@ impl State {
         })
     }
 
-    /// Adds an interval to the time that a timer covers.
+    /// Adds an interval to the time that a timer covers, and to the time that any timer covers.
     fn cover(&mut self, at: usize, start: u64, end: u64) {
         let timer = &mut self.timers[at];
         timer
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn timers_beyond_the_limit_count_as_other() {
         let mut state = State::default();
-        // Each timer runs for a nanosecond, and the first one runs twice.
+        // Each timer runs for a nanosecond, and the first timer runs twice.
         let runs = (0..MAX_LIVE as u64 + 30).map(|number| (number, number));
         for (number, start) in runs.chain([(0, 500)]) {
             let at = state.start(RecordId::new(Kind::Timer, &number.to_string()), start);

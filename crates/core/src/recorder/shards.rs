@@ -1,10 +1,10 @@
 //! Requests add their samples to shards: each context has one [cell](super::cell) per recording shard. A thread holds
 //! a shard while it adds one sample: about a dozen additions. No thread waits while any shard is free.
 //!
-//! A shard is taken by one atomic exchange and released by one store. A drain leaves the shard [`EMPTY`]. The first
-//! thread that then adds a sample sets the [dirty bit](super::dirty_bits) of the context for the next drain. All later
-//! threads find the shard [`FILLED`], and do no extra work. So a drain knows which contexts have samples, and skips
-//! empty shards.
+//! One atomic exchange takes a shard, and one atomic write releases the shard. A drain leaves the shard [`EMPTY`]. The
+//! first thread that then adds a sample sets the [dirty bit](super::dirty_bits) of the context for the next drain. All
+//! later threads find the shard [`FILLED`], and do no extra work. So a drain knows which contexts have samples, and
+//! skips empty shards.
 
 use std::cell::Cell as ThreadCell;
 use std::sync::atomic::{AtomicI64, AtomicUsize};
@@ -15,7 +15,6 @@ use super::dirty_bits::DirtyBit;
 use super::sync::{AtomicU8, Ordering, TRIES, yield_now};
 use tower_pulse_model::aggregate::Aggregate;
 
-/// Maximum number of shards, for any number of worker threads.
 pub(super) const MAX_SHARDS: usize = 8;
 
 /// Minimum number of shards: while one shard is drained, another is free.
@@ -42,7 +41,8 @@ struct Shard {
     begun: AtomicI64,
 }
 
-/// Holds a shard that is taken. Dropping this guard leaves the shard [`FILLED`] or, after a drain, [`EMPTY`].
+/// Holds a shard that this thread has taken. Dropping this guard leaves the shard [`FILLED`] or, after a drain,
+/// [`EMPTY`].
 struct ShardGuard<'a>(&'a Shard, u8);
 
 impl Drop for ShardGuard<'_> {
@@ -85,7 +85,7 @@ impl Shard {
         has_taken.then(|| (ShardGuard(self, FILLED), state == EMPTY))
     }
 
-    /// Waits until the shard is free, and takes it if it has samples. The guard then leaves it empty.
+    /// Waits until the shard is free. Then takes the shard if it has samples; the guard leaves the shard [`EMPTY`].
     fn take_to_drain(&self) -> Option<ShardGuard<'_>> {
         loop {
             if self.exchange(FILLED) {
@@ -99,7 +99,7 @@ impl Shard {
     }
 }
 
-/// The cells of one context. Clones share them.
+/// The cells of one context. Clones share the cells.
 #[derive(Clone)]
 pub(super) struct Cells {
     shards: Arc<[Shard]>,
@@ -120,13 +120,11 @@ impl Cells {
         size_of_val(&*self.shards) + cells.map(|cell| cell.bytes()).sum::<usize>()
     }
 
-    /// Sets the dirty bit: the next drain visits the context.
     #[cold]
     pub(super) fn touch(&self) {
         self.dirty_bit.set();
     }
 
-    /// The index of the context's dirty bit.
     pub(super) fn index(&self) -> usize {
         self.dirty_bit.index
     }
@@ -140,13 +138,12 @@ impl Cells {
         }
     }
 
-    /// Counts a request that began in this context and will not end in it.
+    /// Counts a request that began in this context, but will not end in this context.
     pub(super) fn abandon(&self) {
         self.shards[0].begun.fetch_sub(1, Ordering::Relaxed);
         self.touch();
     }
 
-    /// Takes the number of requests that have begun since the last drain.
     pub(super) fn take_begun(&self) -> i64 {
         let begun = self.shards.iter().map(|shard| &shard.begun);
         begun.map(|begun| begun.swap(0, Ordering::Relaxed)).sum()
@@ -165,7 +162,7 @@ impl Cells {
         nanos >= shard.slow_from.load(Ordering::Relaxed)
     }
 
-    /// Adds a sample and its measures to the shard of this thread, or to a free one.
+    /// Adds a sample and its measures to the shard of this thread or, if that shard is taken, to a free shard.
     #[inline(always)]
     pub(super) fn record(&self, thread: usize, sample: Sample, measured: impl Measured) {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
@@ -178,14 +175,15 @@ impl Cells {
         }
     }
 
-    /// Adds a sample to any free shard, because the shard of this thread is taken or empty.
+    /// Adds a sample to the first free shard. The shard of this thread is taken or empty.
     #[cold]
     fn record_elsewhere(&self, thread: usize, sample: Sample, measured: impl Measured) {
         let (guard, was_empty) = self.free_shard(thread);
         let cell = guard.0.cell.get_or_init(Cell::new);
         cell.record(sample, measured);
         if was_empty {
-            // Set the dirty bit while the shard is taken: a drain that takes the dirty bit then waits for the shard.
+            // Sets the dirty bit while the shard is taken, so that a drain that takes the dirty bit waits for the
+            // shard.
             self.dirty_bit.set();
         }
     }
@@ -199,13 +197,12 @@ impl Cells {
                 }
                 std::hint::spin_loop();
             }
-            // The threads that took the shards must have been interrupted: let them run.
+            // The threads that took the shards were probably interrupted: lets them run.
             yield_now();
         }
     }
 
-    /// Drains all shards that have samples. A shard is taken only while its cell is copied to `scratch`. The copy is
-    /// evaluated after the shard is released.
+    /// A shard is taken only while its cell is copied to `scratch`. The copy is evaluated after the shard is released.
     pub(super) fn drain(&self, scratch: &mut Scratch) -> Option<Aggregate> {
         let mut aggregate: Option<Aggregate> = None;
         for shard in &*self.shards {
@@ -231,7 +228,7 @@ pub fn thread_number() -> usize {
     thread_local! {
         static NUMBER: ThreadCell<usize> = const { ThreadCell::new(0) };
     }
-    // A thread that is ending has no thread-locals, and may use any shard.
+    // A thread that is ending has no thread-locals. The thread gets 0, because any shard is right.
     NUMBER
         .try_with(|number| match number.get() {
             0 => {

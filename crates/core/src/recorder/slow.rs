@@ -1,9 +1,9 @@
-//! Lists the slowest and the failed requests until the drain moves them to the batch.
+//! Lists of the slowest and the failed requests, until a drain moves these requests to the batch.
 //!
-//! Each context has a threshold. A request that reaches it is put on the context's list, which is drained once a
-//! second. Any other success costs one comparison. The thresholds rise during the hour.
+//! Each context has a threshold. A request that takes at least as long is put on the context's list, which is drained
+//! once a second. A faster success costs one comparison. The thresholds rise during the hour.
 //!
-//! A failed request that is not slow is listed too, if it is among the first of its context since the last drain.
+//! The first few failed requests of a context since the last drain are listed even if they are not slow.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use tower_pulse_model::slow_request::{
 
 pub(super) struct ListedRequest {
     pub(super) nanos: u64,
-    /// When it ended, in Unix milliseconds.
+    /// When the request ended, in Unix milliseconds.
     pub(super) ended_at: i64,
     pub(super) ended: Ended,
     pub(super) trace_id: Option<Box<str>>,
@@ -45,7 +45,6 @@ impl LongestDurations {
         self.nanos.clear();
     }
 
-    /// Adds a duration, if it is among the longest.
     pub(super) fn add(&mut self, nanos: u64) {
         let at = self.nanos.partition_point(|longer| *longer >= nanos);
         if at < self.limit {
@@ -61,11 +60,10 @@ impl LongestDurations {
     }
 }
 
-/// The list of the slow and the failed requests of a context since the last drain.
 pub(super) struct SlowList {
     state: Mutex<State>,
-    /// Whether there is room for failed requests. Read without the lock, so that failures in quick succession do not
-    /// wait for it. The value may be out of date, so `add_failed` checks again under the lock.
+    /// Read without the lock, so that failures in quick succession do not wait for the lock. The value may be out of
+    /// date, so `add_failed` checks again under the lock.
     has_room_for_failed: AtomicBool,
 }
 
@@ -73,11 +71,9 @@ struct State {
     listed: ListedRequests,
     /// The durations of this process's slowest requests of the hour.
     longest: LongestDurations,
-    /// The threshold of the cells.
     threshold: u64,
 }
 
-/// The requests of a list.
 #[derive(Default)]
 pub(super) struct ListedRequests {
     /// At most [`SLOW_PER_SECOND`] requests that reached the threshold, in no order. Some may have failed.
@@ -91,7 +87,8 @@ impl ListedRequests {
         self.slow.is_empty() && self.failed.is_empty()
     }
 
-    /// Removes slow requests that do not reach a threshold. Those that failed are moved to `failed` if there is room.
+    /// Removes slow requests that do not reach a threshold. Failed requests among them are moved to `failed` if there
+    /// is room.
     fn raise(&mut self, threshold: u64) {
         let too_fast = self.slow.extract_if(.., |listed| listed.nanos < threshold);
         let failed = too_fast.filter(|listed| listed.ended.is_error);
@@ -101,19 +98,16 @@ impl ListedRequests {
     }
 }
 
-/// The parameters of a drain of the lists.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DrainParameters {
-    /// Whether these requests belong to another hour than the requests of the last drain.
+    /// Whether the drained requests belong to another hour than the last drain expected, as after a clock was set.
     pub(super) begins_hour: bool,
-    /// Whether the requests of the next drain belong to another hour than these requests.
+    /// Whether the requests of the next drain belong to another hour than the drained requests.
     pub(super) ends_hour: bool,
-    /// The threshold of all contexts together.
     pub(super) threshold_of_all: u64,
 }
 
 impl SlowList {
-    /// An empty list for the requests in these cells.
     pub(super) fn new(cells: &Cells) -> Self {
         cells.set_slow_from(0);
         Self {
@@ -126,9 +120,9 @@ impl SlowList {
         }
     }
 
-    /// Adds a request that reached the threshold. A full list drops its fastest request, or moves it to the failed ones
-    /// if it failed and there is room. A full list also raises the threshold, so that requests of a burst do not wait
-    /// for the lock.
+    /// Adds a request that reached the threshold. A full list drops its fastest request; if that request failed, it is
+    /// moved to `failed` if there is room. A full list also raises the threshold, so that requests of a burst do not
+    /// wait for the lock.
     pub(super) fn add(&self, cells: &Cells, request: ListedRequest) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
@@ -155,7 +149,6 @@ impl SlowList {
         }
     }
 
-    /// Whether there is room for a failed request. The answer may be out of date.
     pub(super) fn has_room_for_failed(&self) -> bool {
         self.has_room_for_failed.load(Ordering::Relaxed)
     }
@@ -176,8 +169,8 @@ impl SlowList {
 
     /// Moves the requests out, and sets the threshold for later requests.
     ///
-    /// The threshold of all contexts may have risen since the last call. Requests that no longer count as slow are left
-    /// out, unless they failed and there is room for them.
+    /// The threshold of all contexts may have risen since the last call. Requests below the threshold are left out,
+    /// unless they failed and there is room.
     pub(super) fn drain(&self, cells: &Cells, parameters: DrainParameters) -> ListedRequests {
         let mut state = lock(&self.state);
         let mut listed = std::mem::take(&mut state.listed);
@@ -216,10 +209,8 @@ mod tests {
     use crate::recorder::dirty_bits::DirtyBits;
     use tower_pulse_model::outcome::Outcome;
 
-    /// A drain within an hour.
     const SAME_HOUR: DrainParameters = of_all(u64::MAX);
 
-    /// A drain within an hour, with this threshold of all contexts.
     const fn of_all(threshold_of_all: u64) -> DrainParameters {
         DrainParameters {
             begins_hour: false,
@@ -282,7 +273,7 @@ mod tests {
             (nanos(listed.slow), nanos(listed.failed))
         }
 
-        /// The shortest slow duration, 0 to 99.
+        /// The shortest slow duration, if it is below 100 ns.
         fn threshold(&self) -> Option<u64> {
             (0..100).find(|nanos| self.cells.is_slow(3, *nanos))
         }
@@ -338,8 +329,8 @@ mod tests {
         let context = Context::new();
         context.fail(0..3);
         context.serve(50..68);
-        // The list is full, and has dropped the request of 0 ns. It drops the success of 1 ns, then the failed requests
-        // of 1 and 2 ns. The request of 30 ns reached the threshold before the list was full.
+        // The list is full, and has dropped the request of 0 ns. The list then drops the success of 1 ns, the failed
+        // requests of 1 and 2 ns, and the request of 30 ns.
         for (nanos, is_error) in [(1, false), (68, false), (69, false), (30, true)] {
             let request = request(nanos, is_error);
             context.list.add(&context.cells, request);

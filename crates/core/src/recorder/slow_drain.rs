@@ -13,11 +13,12 @@ pub(super) struct SlowRequestDrain {
     pub(super) instance: Arc<str>,
     /// The second that is drained, in Unix seconds.
     second: i64,
-    /// The start of the hour to which the next drain's requests should belong, in Unix seconds.
+    /// The start of the hour in which the last drain ended, in Unix seconds. The requests of the next drain should
+    /// belong to this hour.
     hour: i64,
     /// This process's longest durations of the hour.
     longest: LongestDurations,
-    /// The slowest requests of this drain.
+    /// The slowest requests of all contexts in this drain.
     slowest: SlowRequests,
     pub(super) parameters: DrainParameters,
 }
@@ -46,14 +47,14 @@ impl SlowRequestDrain {
         self.parameters = DrainParameters {
             begins_hour,
             ends_hour: hour != self.hour,
-            // The threshold is from the end of the last drain. Thresholds only rise during an hour, so this one is
+            // The threshold at the end of the last drain. During an hour thresholds only rise, so this threshold is
             // never too high.
             threshold_of_all: self.longest.threshold(),
         };
     }
 
-    /// Whether all lists are to be drained, even of contexts in which nothing happened. At the start of an hour, the
-    /// drain resets all thresholds to 0.
+    /// Whether the lists of all contexts must be drained, even if nothing happened in them: at the start of an hour,
+    /// the drain resets all thresholds to 0.
     pub(super) fn concerns_all(&self) -> bool {
         self.parameters.begins_hour || self.parameters.ends_hour
     }
@@ -153,7 +154,7 @@ mod tests {
         let hour = hour_of(NOW);
         recorder.cancelled_requests("GET /", 10..30);
         recorder.drain();
-        // A hundred slower requests, 20 per drain, while nothing happens in the other context.
+        // While nothing happens in `GET /`, another context has a hundred slower requests, 20 per drain.
         for _ in 0..5 {
             recorder.cancelled_requests("POST /", [900; 20]);
             recorder.drain();

@@ -33,8 +33,8 @@ impl Recorder {
     /// `tracing` calls this while it handles a span or an event.
     pub fn span_timer(&self, name: &str) -> Arc<ContextHandle> {
         let name = context::timer_name(name);
-        if let Some(entry) = self.timers.get(&name) {
-            return entry;
+        if let Some(timer) = self.timers.get(&name) {
+            return timer;
         }
         let has_room = self.span_timers.load(Ordering::Relaxed) < MAX_SPAN_TIMERS;
         let name = if has_room { &*name } else { OTHER };
@@ -63,7 +63,7 @@ pub struct SpanState {
     /// The timer's context; `None` if the span has no timer.
     pub entry: Option<Arc<ContextHandle>>,
     timer: Option<Timer>,
-    /// How many times the span is entered now.
+    /// The number of times that the span was entered, but not left.
     entered: u32,
 }
 
@@ -101,12 +101,13 @@ impl SpanState {
             && let Some(polls) = &mut timer.polls
         {
             polls.end(entry.recording.clock());
+            // In case the span is dropped before a thread enters it again.
             polls.drop_between();
         }
     }
 
     /// Marks the timer as failed, with the text of an error. If the request ends as an error without a failure of its
-    /// own, its kind of error is the name of this timer. Returns whether the span has a timer.
+    /// own, the request's kind of error is the name of this timer. Returns whether the span's timer runs.
     pub fn fail(&mut self, message: &str) -> bool {
         let (Some(entry), Some(timer)) = (&self.entry, &mut self.timer) else {
             return false;
@@ -125,15 +126,13 @@ impl SpanState {
 #[derive(Debug, Default)]
 pub struct SpanCollection(AtomicU8);
 
-/// A subscriber has the layer.
 const INSTALLED: u8 = 1;
-/// The layer wants the statements of sqlx.
 const WANTS_STATEMENTS: u8 = 1 << 1;
 /// The layer is asked about the callsites of events, even if a filter hides the events.
 const SEES_CALLSITES: u8 = 1 << 2;
 /// The program has a callsite of sqlx's statements.
 const HAS_SQLX: u8 = 1 << 3;
-/// A statement arrived at a less severe level than slow statements have.
+/// A statement arrived that is not a slow statement. sqlx reports slow statements at the level WARN.
 const HAS_STATEMENT: u8 = 1 << 4;
 
 impl SpanCollection {
@@ -143,13 +142,13 @@ impl SpanCollection {
     }
 
     /// Notes a callsite with the target [`STATEMENTS`], about which the layer was asked.
-    pub fn sees_callsite(&self, callsite: &Metadata<'_>) {
+    pub fn add_callsite(&self, callsite: &Metadata<'_>) {
         let is_probe = callsite.module_path() == Some(module_path!());
         self.set(if is_probe { SEES_CALLSITES } else { HAS_SQLX });
     }
 
     /// Notes a statement of this level.
-    pub fn has_statement(&self, level: Level) {
+    pub fn add_statement(&self, level: Level) {
         self.set(u8::from(level > Level::WARN) * HAS_STATEMENT);
     }
 
@@ -170,13 +169,14 @@ impl SpanCollection {
         self.has(INSTALLED)
     }
 
-    /// Whether a filter hides the statements from the layer. If the filter hides callsites too, the program may lack
-    /// sqlx.
+    /// Whether a filter hides the statements from the layer. If the filter hides callsites too, the answer is true even
+    /// if the program does not use sqlx.
     pub fn hides_statements(&self) -> bool {
         if !self.has(INSTALLED | WANTS_STATEMENTS) || self.has(HAS_STATEMENT) {
             return false;
         }
-        // `tracing::enabled!` would leave the filters' answers behind. A layer could then miss the thread's next event.
+        // `tracing::enabled!` would leave the answers of the layers' filters on the thread, and a layer could miss the
+        // next event.
         let interest = get_default(|subscriber| subscriber.register_callsite(&PROBE_METADATA));
         let is_hidden = interest.is_never() || Level::DEBUG > STATIC_MAX_LEVEL;
         is_hidden && (self.has(HAS_SQLX) || !self.has(SEES_CALLSITES))

@@ -6,5 +6,5 @@ pub(super) use std::thread::yield_now;
 /// Number of buckets of a cell.
 pub(super) const BUCKETS_PER_CELL: usize = tower_pulse_model::histogram::BUCKETS;
 
-/// Number of shards to try before the thread yields to other threads.
+/// Number of attempts to take a shard before the thread yields to other threads.
 pub(super) const TRIES: usize = 64;

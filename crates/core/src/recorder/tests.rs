@@ -64,7 +64,6 @@ pub(super) fn root() -> ContextId {
     ContextId::new(Kind::Http, "GET /")
 }
 
-/// The configuration of a ranking of at most this many ids.
 pub(super) fn spec(max_ids: u32) -> RankingSpec {
     RankingSpec {
         interval: 60,

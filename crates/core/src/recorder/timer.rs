@@ -28,7 +28,7 @@ pub struct Timer {
     start: Tick,
     outcome: Outcome,
     is_discarded: bool,
-    /// `None` outside of requests.
+    /// The run within a request; `None` outside of requests.
     within: Option<Started>,
     /// For a span's timer: how long the span was entered.
     pub(super) polls: Option<RequestPolls>,
@@ -44,12 +44,10 @@ impl Timer {
     /// A timer that runs from now on.
     #[doc(hidden)]
     pub fn start(context: Arc<ContextHandle>) -> Self {
-        // The scope is created first, because its time must begin before the time of its timers.
         let scope = active::scope(context.recording());
         Self::start_within(context, scope)
     }
 
-    /// A timer that runs from now on, within the request of a scope.
     pub(super) fn start_within(context: Arc<ContextHandle>, scope: Option<Arc<Scope>>) -> Self {
         let start = context.recording().clock().tick();
         let within = scope.map(|scope| Started::new(scope, &context, start));
@@ -142,8 +140,7 @@ impl<F: Future> Future for Timed<F> {
         let timer = this
             .timer
             .get_or_insert_with(|| Timer::start(this.context.clone()));
-        // If the poll panics and a caller catches the panic, this future is dropped later, when the thread is not
-        // panicking.
+        // If the poll panics and a caller catches the panic, this future is dropped later, when `panicking` is false.
         timer.outcome = Outcome::Panicked;
         let poll = this.future.poll(cx);
         timer.outcome = Outcome::Cancelled;

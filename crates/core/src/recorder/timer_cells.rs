@@ -7,7 +7,8 @@ use tower_pulse_model::context::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::timer_sums::{MAX_TIMERS, TimerSums, Timers, other};
 
-/// The maximum number of shards of a context's timers. A shard is locked briefly, once per request that has timers.
+/// The maximum number of shards of a context's timers. A request with timers locks one shard briefly, when the request
+/// ends.
 const MAX_SHARDS: usize = 4;
 
 /// The most timers of a request, or of a shard between two drains, that are counted separately. Of these, the
@@ -49,7 +50,7 @@ impl TimerCells {
         }
     }
 
-    /// Takes the sums of all shards. `None` if no timer ran.
+    /// `None` if no timer ran.
     pub(super) fn drain(&self) -> Option<Timers> {
         let mut drained = Timers::default();
         for shard in self.shards.get()? {

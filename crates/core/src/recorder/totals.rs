@@ -10,15 +10,15 @@ use tower_pulse_model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::tally::FirstCodes;
 
-/// Upper bounds of the buckets in seconds: all bounds that a scraper may ask for. The bounds for this crate's own
-/// metric names are the defaults of Prometheus, plus 30 s, 1 ms and 2.5 ms: many services answer within 5 ms. The
-/// bounds for OpenTelemetry's names are those of its conventions.
+/// Upper bounds of the buckets, in seconds: all bounds of the metrics that a scraper may ask for. The bounds for this
+/// crate's own metric names are the defaults of Prometheus, plus 30 s, 1 ms and 2.5 ms: many services answer within 5
+/// ms. The bounds for OpenTelemetry's names are those of its conventions.
 pub const BOUNDS: [f64; 17] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     30.0,
 ];
 
-/// Number of buckets of these bounds. The last bucket is beyond all bounds.
+/// Number of buckets between these bounds, and beyond the last bound.
 pub const BOUND_BUCKETS: usize = BOUNDS.len() + 1;
 
 /// For each bucket of the exponential histogram, the index of the first of [`BOUNDS`] above the bucket's middle.
@@ -33,7 +33,7 @@ static BOUND_BUCKET_OF: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
 /// Totals of a context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Totals {
-    /// Whether the context stands for HTTP requests, for timed code, or for the sum of all requests.
+    /// The kind of the context.
     pub kind: Kind,
     /// Number of samples.
     pub count: u64,
@@ -47,11 +47,11 @@ pub struct Totals {
     pub buckets: [u64; BOUND_BUCKETS],
     /// Example requests for the buckets, if trace ids are recorded.
     pub exemplars: Option<Arc<Exemplars>>,
-    /// How many requests met the target of the context, if it has one.
+    /// How many requests missed the target of the context; `None` without a target.
     pub target: Option<TargetTotals>,
 }
 
-/// How many requests of a context met its target since the start.
+/// How many requests of a context missed the context's target since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TargetTotals {
     /// The duration below which a request is good, in seconds.
@@ -93,8 +93,8 @@ impl Totals {
         }
     }
 
-    /// Adds an aggregate. A bucket of the exponential histogram may contain a bound. All its samples then count as if
-    /// at its middle, so the bounds are exact to 2.2 %.
+    /// Adds an aggregate. A bucket of the exponential histogram may contain a bound. All samples of such a bucket count
+    /// as if they were at its middle, so the bounds are exact to 2.2 %.
     pub fn add(&mut self, aggregate: &Aggregate) {
         self.count += aggregate.times.count;
         self.nanos += u128::from(aggregate.times.sum);

@@ -9,7 +9,7 @@ use super::table::{FieldWrites, Table};
 use tower_pulse_detect::change::{Acknowledgement, Change};
 use tower_pulse_model::pack;
 
-/// The field of [`Table::Judgement`].
+/// The field of [`Table::Judgement`] that holds the acknowledgements.
 pub const ACKNOWLEDGED_FIELD: &[u8] = b"acknowledged";
 
 /// The maximum number of changes that may be acknowledged at the same time.
@@ -18,9 +18,9 @@ pub const MAX_ACKNOWLEDGED: usize = 100;
 /// The acknowledgements of changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Acknowledgements {
-    /// The value of the field; `None` if it is missing.
+    /// The value of the field; `None` if the field is missing.
     value: Option<Vec<u8>>,
-    /// The ids of changes, each with the person who has acknowledged it.
+    /// The ids of changes, each with its acknowledgement.
     by_id: Vec<(Arc<str>, Acknowledgement)>,
 }
 
@@ -34,13 +34,12 @@ impl Acknowledgements {
         }
     }
 
-    /// The acknowledgement of a change.
     fn of(&self, id: &str) -> Option<&Acknowledgement> {
         let mut all = self.by_id.iter();
         all.find_map(|(other, acknowledged)| (**other == *id).then_some(acknowledged))
     }
 
-    /// Sets the acknowledgement of each ongoing change. An ended change has none.
+    /// Sets the acknowledgement of each ongoing change. An ended change has no acknowledgement.
     pub fn attach_to(&self, changes: &mut [Change]) {
         for change in changes {
             let acknowledged = self.of(&change.id).filter(|_| change.ended.is_none());
@@ -48,9 +47,8 @@ impl Acknowledgements {
         }
     }
 
-    /// The write that acknowledges a change, or withdraws the acknowledgement if `acknowledged` is `None`. The write
-    /// also removes the acknowledgements of ended changes. Returns `None` if there is no room for another
-    /// acknowledgement.
+    /// The write that acknowledges a change, or removes the acknowledgement if `acknowledged` is `None`. The write also
+    /// removes the acknowledgements of ended changes. Returns `None` if there is no room for another acknowledgement.
     pub fn write(
         &self,
         change: &str,

@@ -8,7 +8,7 @@ use tower_pulse_model::context::ContextId;
 use tower_pulse_model::slice::Precision;
 use tower_pulse_model::sorted::Map;
 
-/// The additions of a step, and the numbers of late and of refused samples.
+/// The additions of a step, and the numbers of late and of skewed samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Additions {
     /// Additions to the counters of contexts and to the user's counters. Additions are grouped by slice, so that a
@@ -18,15 +18,16 @@ pub struct Additions {
     pub statistics: Vec<StatisticsAdditions>,
     /// Number of samples that were late when they were flushed.
     pub late: u64,
-    /// Number of samples that are refused because they are too far in the future.
+    /// Number of samples that are refused, because their time is more than an hour ahead of the store's.
     pub skewed: u64,
 }
 
-/// A slice of counters: the precision, which says how many slices a counter keeps, and the start in Unix seconds.
+/// A slice of counters: its precision, and its start in Unix seconds. The precision also says how many slices a counter
+/// keeps.
 pub type CounterSlice = (Precision, i64);
 
-/// The numbers to add, by the name of the counter. A number is refused if it does not fit into an `i64`, or overflows
-/// the counter.
+/// The numbers to add, by the name of the counter. A number is refused if the number or the resulting count does not
+/// fit into an `i64`.
 pub type CounterAdditions = Vec<(Arc<str>, i128)>;
 
 /// A context that was seen, and additions to its exported statistics. A store without exports ignores the additions.
@@ -34,8 +35,8 @@ pub type CounterAdditions = Vec<(Arc<str>, i128)>;
 pub struct StatisticsAdditions {
     /// The context.
     pub context: ContextId,
-    /// When it was seen last, in Unix seconds.
+    /// When the context was last seen, in Unix seconds.
     pub last_seen: i64,
-    /// The statistics of each hour by its start, ascending.
+    /// The start of each hour in Unix seconds, ascending, with the statistics of the hour.
     pub hours: Vec<(i64, AccessTimeStats)>,
 }

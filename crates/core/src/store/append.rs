@@ -8,13 +8,13 @@ use tower_pulse_model::batch::Batch;
 pub struct Generation {
     /// The unique name of the generation.
     pub id: String,
-    /// The age of the generation in seconds, when the store was asked.
+    /// The age of the generation when the store answered, in seconds.
     pub age: u64,
-    /// Whether the store was empty when the generation began. An empty store has no calls of an earlier generation.
+    /// Whether the store was empty when the generation began. Such a store has no calls of an earlier generation.
     pub is_fresh: bool,
 }
 
-/// A call: a numbered part of a batch. A call that is appended repeatedly is folded once.
+/// A call: a numbered part of a batch. A call that is sent repeatedly is folded once.
 #[derive(Clone, Debug)]
 pub struct FencedBatch {
     /// The generation of the store in which the calls of the instance are numbered.
@@ -23,7 +23,8 @@ pub struct FencedBatch {
     pub instance: String,
     /// The number of the call. The instance numbers its calls from 1 without gaps.
     pub seq: u64,
-    /// The number of the last call that the store should have: `seq - 1`, except for the first call after lost calls.
+    /// The number of the last call that the store should have: `seq - 1`, or less if the calls before this one are
+    /// lost.
     pub previous: u64,
     /// The samples to fold.
     pub batch: Batch,
@@ -32,7 +33,7 @@ pub struct FencedBatch {
 /// A position in a journal: the end of an entry, or the start of the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Bytes appended until the end of the entry.
+    /// The bytes of the payloads of all entries up to this position, and one more byte for each entry.
     pub offset: u64,
     /// A digest of all entries up to this position. Journals with different entries have different digests.
     pub chain: u64,
@@ -81,7 +82,8 @@ pub enum Appended {
         /// The number of the last call that the store has; 0 if it has no call.
         fence: u64,
     },
-    /// The store has another generation: it was emptied, evicted, or restored from a backup. The store did not change.
+    /// The store has another generation: its data was deleted, evicted, or restored from a backup. The store did not
+    /// change.
     Reset,
     /// The journal is full, and has no room until it is folded. The store did not change.
     Full,
@@ -89,7 +91,7 @@ pub enum Appended {
     Garbled,
 }
 
-/// Whether a call can be read.
+/// Whether the data of a call can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readable {
     /// The call is folded.
@@ -108,13 +110,14 @@ pub trait Append: Send + Sync {
     /// Returns the store's generation. Begins a generation if the store has none.
     fn hello(&self) -> StoreFuture<'_, Generation>;
 
-    /// Appends a call. A repeated call is not appended again: the answer is then [`Appended::Duplicate`].
+    /// Appends a call. A call that the journal already has is not appended again, and the answer is
+    /// [`Appended::Duplicate`].
     ///
     /// # Errors
     /// The store failed, or the batch has other precisions than the store.
     fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended>;
 
-    /// Whether a call that was appended can be read.
+    /// Whether the data of an appended call can be read.
     fn readable<'a>(&'a self, call: &'a AppendedCall) -> StoreFuture<'a, Readable>;
 }
 

@@ -1,8 +1,7 @@
 //! Writes between two rounds of folding that take effect only if a field has an expected value.
 //!
-//! Like the steps of a round, each of these steps names the current version of the journal's state, and sets another
-//! version. A step therefore takes effect at most once, and only one of two instances that write at the same time
-//! succeeds.
+//! Each step of such a write gives the version of the journal's state and replaces it, as a step of a round does. So a
+//! step takes effect at most once. Of two instances that write at the same time, only one succeeds.
 
 use super::table::{FieldWrites, Table};
 
@@ -13,8 +12,8 @@ pub struct ConditionalWrite {
     pub compared: (Table, Vec<u8>),
     /// The value that the field must have; `None` if it must be missing.
     pub expected: Option<Vec<u8>>,
-    /// The writes of each step. Only the last step may change data that counts. Each step must change the value of the
-    /// compared field, so that other instances notice if later steps are missing.
+    /// The writes of each step. Until the last step takes effect, queries must have the same answers as before. Each
+    /// step must change the value of the compared field, so that other instances notice if later steps are missing.
     pub steps: Vec<Vec<FieldWrites>>,
 }
 

@@ -1,4 +1,4 @@
-//! Reads the kinds of errors that judged minutes had, for all stores.
+//! Reads the kinds of errors in the minutes that were judged, from any store.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 use tower_pulse_detect::errors::KnownErrors;
 pub use tower_pulse_detect::errors::SeenError;
 
-/// The kinds of errors that judged minutes had, and when they were seen, by name.
+/// The kinds of errors in the minutes that were judged, and when each kind was seen, by name.
 pub async fn read(reader: &dyn TableReader) -> Result<Vec<(Arc<str>, SeenError)>> {
     let page = read_table(reader, Purpose::Query, TableRead::All(Table::Errors)).await?;
     let kinds = page.fields.iter().map(|(kind, seen)| (&**kind, &**seen));

@@ -1,5 +1,5 @@
-//! Exports: the book's statistics and its ranking of the slowest contexts. A store that other programs can reach writes
-//! the exports. Those programs may add to the exports, and only [`Exports`] reads their additions.
+//! Exports: the book's statistics and its ranking of the slowest contexts. Only a store that other programs can reach
+//! writes the exports. These programs may add to the exports, and only [`Exports`] reads their additions.
 
 use crate::store::StoreFuture;
 use tower_pulse_model::access_time::AccessTimeStats;
@@ -26,7 +26,8 @@ pub fn kind_of(name: &str) -> Kind {
 /// A page of the contexts that have statistics. Contexts that only other programs have recorded come first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExportedPage {
-    /// The contexts. Contexts of the same name have no hours here, because their shared statistics cannot be divided.
+    /// The contexts, with their statistics. Two contexts of the same name share statistics that cannot be divided, and
+    /// have no hours here.
     pub contexts: Vec<(ContextId, ExportedHours)>,
     /// Number of all contexts.
     pub total: usize,
@@ -41,7 +42,7 @@ pub struct ExportedPage {
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
 pub trait Exports: Send + Sync {
-    /// The statistics of a name; `None` if no program has recorded it. Values of the wrong form are left out.
+    /// The statistics of a name; `None` if no program has recorded the name. Values of the wrong form are left out.
     fn statistics<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Option<ExportedHours>>;
 
     /// The statistics of the contexts from index `offset` on, at most [`MAX_EXPORTED_CONTEXTS`].

@@ -6,7 +6,6 @@ use crate::error::Result;
 use tower_pulse_model::pack::{pack, unpack};
 use tower_pulse_model::tiers::History;
 
-/// The field of [`Table::History`].
 const KEPT: &[u8] = b"kept";
 
 /// The history that a store keeps; `None` if the store keeps no history, or if another program has overwritten the
@@ -16,7 +15,7 @@ pub async fn read(reader: &dyn TableReader, purpose: Purpose) -> Result<Option<H
     Ok(packed.and_then(|packed| unpack(&packed)))
 }
 
-/// The write that begins or changes the history, or ends it if `None`.
+/// The write that begins or changes the history, or ends the history if `history` is `None`.
 pub fn write(history: Option<History>) -> FieldWrites {
     FieldWrites::of(
         Table::History,

@@ -1,16 +1,16 @@
-//! The journal, as the folder uses it.
+//! The journal, for the folder.
 //!
 //! The journal's *state* holds the name of the generation, the position up to which the journal is folded
-//! (`committed`), and a *version*. The state also holds the end of the begun round, the partitions of this round that
-//! are done, and a fence per instance. Each step of folding must give the version, and replaces it.
+//! (`committed`), the end of the begun round, the partitions of this round that are done, a fence per instance, and a
+//! *version*. Each step of folding must give this version, and replaces it by another.
 //!
 //! - A call is appended once, because the fence of its instance says which call comes next.
-//! - A step that gives another version than the state's has no effect. If two instances act as the folder, only one can
+//! - A step that gives a version other than the state's has no effect. If two instances act as the folder, only one can
 //!   write, and a delayed step has no effect. A step without an answer is sent again: if the state has the version that
 //!   the step sets, the step has taken effect.
 //! - A new folder first finishes the round that was begun, without the partitions that are done.
-//! - A position has a digest of all entries up to it. After a failover to a replica whose journal differs, the
-//!   journal does not contain the round's last entry, and the round is dropped.
+//! - A position contains a digest of all entries up to this position. After a failover to a replica whose journal
+//!   differs, the journal does not contain the position of the round's end, and the round is dropped.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Partitions {
 
 packed!(Partitions { 0 });
 
-/// Number of seconds for which entries of a newer version wait for an instance that can read them.
+/// Number of seconds for which entries in a newer form wait for an instance that can read such entries.
 pub const NEWER_GRACE: i64 = 600;
 
 /// The answer to an attempt to acquire the lease to fold.
@@ -51,7 +51,8 @@ pub enum Acquired {
     Mine(Progress),
     /// Another instance holds the lease, or the store has no journal yet.
     HeldByOther,
-    /// Only a newer version of this crate can read the next entries. They wait for an instance of that version.
+    /// Only a newer version of this crate can read the next entries. These entries wait for an instance of that
+    /// version.
     Newer,
 }
 
@@ -66,14 +67,14 @@ pub struct Progress {
     pub done: Partitions,
     /// When the newest entry of the begun round was appended, according to the folder that began it.
     pub newest_at: Option<i64>,
-    /// The version of the state. Each step must give it, and replaces it.
+    /// The version of the state. Each step must give this version, and replaces it by another.
     pub version: String,
-    /// Positions of entries that no instance can read. They are in the begun round, or in the next round if no round
-    /// was begun.
+    /// Positions of entries that no instance can read. These entries are in the begun round, or in the next round if no
+    /// round was begun.
     pub unreadable: Vec<Position>,
-    /// The slices that were already added to coarser tiers.
+    /// Which slices were added to coarser tiers.
     pub rolled: RolledUp,
-    /// Whether entries of a newer version have waited long enough for an instance that can read them.
+    /// Whether entries in a newer form have waited for [`NEWER_GRACE`] seconds.
     pub is_overdue: bool,
 }
 
@@ -147,7 +148,7 @@ pub struct Entries {
 /// A step of folding: writes some partitions of a round.
 #[derive(Clone, Debug)]
 pub struct FoldStep {
-    /// The version of the state.
+    /// The version that the state must have.
     pub version: String,
     /// The version that the step sets.
     pub next: String,
@@ -156,7 +157,7 @@ pub struct FoldStep {
     /// The end of the round. `None` for a step that folds no entry, which is allowed only between rounds.
     pub round_end: Option<Position>,
     /// The partitions that are folded after this step. With a `round_end`, `None` stands for all partitions, and ends
-    /// the round. Without a `round_end`, this field is ignored.
+    /// the round. Without a `round_end`, this field is `None`.
     pub done: Option<Partitions>,
     /// Entries up to this position may be trimmed.
     pub trim: Option<Position>,
@@ -166,11 +167,11 @@ pub struct FoldStep {
     pub additions: Arc<Additions>,
     /// The fields of tables that the step writes.
     pub fields: Arc<[FieldWrites]>,
-    /// The slices that are added to coarser tiers once the step has taken effect.
+    /// Which slices are added to coarser tiers, once the step has taken effect.
     pub rolled: RolledUp,
     /// Bytes of entries that are missing in the round, added to the state when the round ends.
     pub hole_bytes: u64,
-    /// How long the round has taken so far, in milliseconds.
+    /// The time that the round has taken so far, in milliseconds.
     pub took_millis: u64,
 }
 
@@ -179,7 +180,7 @@ pub struct FoldStep {
 pub enum Amendment<'a> {
     /// Sets aside an entry that cannot be folded.
     SetAside(&'a Entry),
-    /// Leaves the entry to instances of a newer version: folders that cannot read the entry wait.
+    /// Leaves an entry to an instance of a newer version. Folders that cannot read the entry wait.
     WaitForNewer(&'a Entry),
     /// Skips missing entries.
     CloseHole,
@@ -188,7 +189,7 @@ pub enum Amendment<'a> {
 /// The values of fields of a table; `None` for a missing field.
 pub type FieldValues = Vec<Option<Vec<u8>>>;
 
-/// A journal, as the folder uses it.
+/// A journal, for the folder.
 ///
 /// # Cancel safety
 /// A step whose future is dropped may have taken effect. Repeating [`fold`](Self::fold) with the same versions shows
@@ -200,14 +201,14 @@ pub trait Journal: TableReader {
         None
     }
 
-    /// Acquires or renews the lease to fold, and sets a new version.
+    /// Acquires or renews the lease to fold, and sets the version of the state.
     fn acquire<'a>(&'a self, instance: &'a str, version: &'a str) -> StoreFuture<'a, Acquired>;
 
     /// Ends the lease of an instance, usually the caller's own. Another instance can then fold at once.
     fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()>;
 
-    /// Reads about `bytes` of the entries after `from`: at least one entry if any exists, but no entry after the end of
-    /// a begun round.
+    /// Reads the entries after `from`, up to about `bytes`. Reads at least one entry, if there is one, but no entry
+    /// after the end of a begun round.
     fn read<'a>(
         &'a self,
         instance: &'a str,
@@ -227,8 +228,7 @@ pub trait Journal: TableReader {
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, VersionedResult<()>>;
 
-    /// Whether the last step that could trim entries has trimmed them. A server may refuse to trim. The folder then
-    /// tries again.
+    /// Whether the last step with a `trim` has trimmed entries. If a server refuses to trim, the folder tries again.
     fn has_trimmed(&self) -> bool {
         true
     }

@@ -1,7 +1,7 @@
 //! The result of the last judgement: the changes and the state of the detector, in fields of tables.
 //!
-//! The name of a field begins with the number of the judgement that wrote it. A field with a higher number than the
-//! last judgement is from an unfinished judgement, and does not count. The few fields of [`Table::Errors`] have no
+//! The name of a field begins with the number of the judgement that wrote the field. A field with a higher number than
+//! the last judgement is from an unfinished judgement, and does not count. The few fields of [`Table::Errors`] have no
 //! numbers, because only the last step of a judgement changes them.
 
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use tower_pulse_model::sorted::Map;
 /// The field of [`Table::Judgement`] that holds the last judgement.
 pub const JUDGED: &[u8] = b"judged";
 
-/// Time to live of the tables after the last judgement, in seconds; the same as for the coarsest records.
+/// Time to live of the tables after the last judgement, in seconds. Without a history, no records live longer.
 pub const JUDGEMENT_TTL: i64 = 16 * 86_400;
 
 /// The maximum number of reads of the tables while other instances write them.
 const MAX_READS: usize = 3;
-/// The largest number of a judgement that this crate writes.
+/// The highest number of a judgement. A field with a higher number is not from this crate.
 const MAX_NUMBER: u64 = 1 << 48;
 const NUMBER_BYTES: usize = size_of::<u64>();
 
 /// The last judgement as it is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredJudged {
-    /// The value of the field; `None` if it is missing.
+    /// The value of the field; `None` if the field is missing.
     pub value: Option<Vec<u8>>,
     /// The judgement; the default if the value is missing or unreadable.
     pub judged: LastJudgement,
@@ -49,7 +49,7 @@ impl StoredJudged {
         }
     }
 
-    /// The number of the judgement; `None` if it is unknown. All fields then count.
+    /// The number of the judgement; `None` if the number is unknown. All fields then count.
     pub fn number(&self) -> Option<u64> {
         let judged = self.value.as_deref().and_then(read);
         judged.map(|judged| judged.number)
@@ -110,7 +110,7 @@ impl NumberedFields {
         counting
     }
 
-    /// A field whose number is higher than `last` does not count.
+    /// Adds a field. A field whose number is higher than `last` does not count.
     fn add(&mut self, field: Vec<u8>, value: Vec<u8>, last: Option<u64>) {
         let Some((number, name)) = split(&field) else {
             return;
@@ -182,7 +182,7 @@ pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
     })
 }
 
-/// The changes that the store has. Reads the changes again only if the store's judgement is not `last`.
+/// The changes that the store has. Reads the changes again only if `last` does not have the store's judgement.
 pub async fn read_changes_after(
     reader: &dyn TableReader,
     last: Arc<ChangeLog>,
@@ -224,7 +224,7 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
     })
 }
 
-/// Reads tables page by page, and again if a judgement was written in the meantime.
+/// Reads tables page by page. Reads them again if another instance wrote a judgement meanwhile.
 async fn read_all(
     reader: &dyn TableReader,
     tables: &[Table],

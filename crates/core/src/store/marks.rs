@@ -1,4 +1,4 @@
-//! Reads the marks, for all stores.
+//! Reads the marks, from any store.
 
 use super::Store;
 use super::table::Table;
@@ -28,7 +28,7 @@ pub async fn list(store: &dyn Store) -> Result<Vec<Mark>> {
     Ok(stored.marks.shown().cloned().collect())
 }
 
-/// Reads the table of marks. The result is valid while the version of the journal's state is the same, because only
+/// Reads the table of marks. The result stays valid until the version of the journal's state changes, because only
 /// steps of folding change the table.
 pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks> {
     // Not `Purpose::Fold`: a table that another program has made too large must not stop the fold.
@@ -48,7 +48,7 @@ pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks> {
     })
 }
 
-/// Removes from the suspects of a change the marks that were removed after the change was judged.
+/// Removes suspects whose mark was removed after the change was judged.
 pub fn leave_out_removed(change: &mut Change, marks: &Marks) {
     let is_removed = |suspect: &Suspect| matches!(suspect, Suspect::Deploy { mark, .. } if marks.has_removed(mark));
     change.suspects.retain(|suspect| !is_removed(suspect));

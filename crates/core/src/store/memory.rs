@@ -1,5 +1,4 @@
-//! The embedded store, with all data in the memory of this process. This store is the reference for the behaviour of
-//! every store.
+//! The store with all data in the memory of this process. All other stores behave like this store.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,10 +9,9 @@ use crate::random::short_random_name;
 use crate::task::lock;
 use tower_pulse_model::slice::Precisions;
 
-/// A store in the memory of this process. Its data ends with the process.
+/// A store in the memory of this process. The data is lost when the process ends.
 pub type MemoryStore = InProcessStore;
 
-/// A state in memory.
 struct Memory(Mutex<State>);
 
 impl Executor for Memory {
@@ -22,7 +20,7 @@ impl Executor for Memory {
     }
 
     fn begin(&self, _: StateAccess, work: Work) -> Result<()> {
-        // The state is consistent between any two statements that could panic.
+        // After a panic, `lock` still gives access: the state is consistent before each statement that could panic.
         work(Ok(&mut lock(&self.0)));
         Ok(())
     }
@@ -32,12 +30,13 @@ impl Executor for Memory {
 pub const RECORD_BYTES: usize = 256 * 1024 * 1024;
 
 impl InProcessStore {
-    /// An empty store in memory. `clock` is the store's time: a sample more than an hour ahead of it is skewed.
+    /// An empty store in memory. `clock` is the store's time: a sample that is more than an hour ahead of this time is
+    /// skewed.
     pub fn new(precisions: Precisions, clock: Clock) -> Self {
         Self::in_memory(precisions, clock, RECORD_BYTES)
     }
 
-    /// An empty store in memory whose records take about `bytes` at most. Above the limit, the oldest minutes are
+    /// An empty store in memory whose records take about `bytes` at most. Above this limit, the oldest minutes are
     /// removed first, then the oldest half hours.
     pub fn in_memory(precisions: Precisions, clock: Clock, bytes: usize) -> Self {
         let generation = format!("memory-{}", short_random_name());

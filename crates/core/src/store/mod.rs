@@ -1,9 +1,9 @@
-//! Storage of aggregates: the trait [`Store`], and [`memory`], the embedded store. Other crates have the stores in a
-//! file and in Redis, which behave like the embedded store.
+//! Storage of aggregates: the trait [`Store`], and [`memory`], the store in the memory of this process. Other crates
+//! have the stores in a file and in Redis, which behave like the store in memory.
 
-// All instances append to the `journal`, and one instance at a time folds it into tables. `memory` is the shortest
-// store. Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then
-// `in_process/` with `memory`, and then the crates of the other stores.
+// All instances append to the `journal`, and one instance at a time folds it into tables. Read this file, then
+// `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`. Then read `in_process/` with
+// `memory`, which is the shortest store, and the crates of the other stores.
 
 pub mod acknowledgements;
 pub mod additions;
@@ -66,13 +66,14 @@ pub use tower_pulse_model::snapshot::FleetSnapshot;
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
-/// [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and `RedisStore` implement it. The public
-/// crate has one type for all stores, and hides these traits, because the traits will get more methods.
+/// [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and `RedisStore` implement this trait. The
+/// public crate has one type for all stores, and hides the traits of a store, because these traits will get more
+/// methods.
 pub trait Store: Append + Any {
     /// The precisions of the counters.
     fn precisions(&self) -> &Precisions;
 
-    /// The journal, as the instance that folds uses it.
+    /// The journal, for the instance that folds.
     fn journal(&self) -> &dyn Journal;
 
     /// The queries of readers.
@@ -115,7 +116,7 @@ pub trait Store: Append + Any {
         None
     }
 
-    /// Warnings for the operator: an old version, an eviction policy, …
+    /// Warnings for the operator, for example about an old server or its eviction policy.
     fn conditions(&self) -> Vec<Warning> {
         Vec::new()
     }
@@ -126,7 +127,8 @@ pub trait Store: Append + Any {
     }
 }
 
-/// Refuses a batch that has other precisions than the store: its counters would not fit the store's slices.
+/// Refuses a batch that has other precisions than the store, because the batch's counters would not fit the store's
+/// slices.
 pub fn check_precisions(batch: &Batch, store: &Precisions) -> Result<()> {
     let theirs = batch.precisions();
     if theirs == store {

@@ -1,21 +1,22 @@
-//! The size of calls. Calls are small, so that other clients of the server need not wait for long.
+//! The size of the calls of a flush and of the steps of folding. Calls and steps are small, so that other clients of
+//! the server need not wait for long.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Adapts the size of calls to the time that the server takes for one.
-pub struct BatchSizer {
+/// Adapts the size of calls to the time that the server takes for a call. A step of folding counts as a call.
+pub struct CostSizer {
     /// The size of the next call, in commands.
     pub cost: usize,
     initial: usize,
     costs: RangeInclusive<usize>,
     /// The longest time that the server should take for a call.
     target: Duration,
-    /// The time of the fastest answer, which counts as the round trip time of the network.
+    /// The time until the fastest answer, which counts as the round trip time of the network.
     fastest: Duration,
 }
 
-impl BatchSizer {
+impl CostSizer {
     /// Sizes that begin with the cost `first` and stay within `costs`.
     pub fn new(first: usize, costs: RangeInclusive<usize>, target: Duration) -> Self {
         Self {

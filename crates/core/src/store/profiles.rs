@@ -1,6 +1,6 @@
-//! Reads the tables of the hour-of-week profiles, for all stores. Each table covers five weeks. A profile is in the
-//! table of the period in which its context last had a sample. After the last sample, the profile is kept for five to
-//! ten weeks.
+//! Reads the tables of the hour-of-week profiles, from any store. Each table covers five weeks. A profile is in the
+//! table of the five weeks in which its context last had a sample. After the last sample, the profile is kept for five
+//! to ten weeks.
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
@@ -11,10 +11,11 @@ use tower_pulse_model::recorded_hours::RecordedHours;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::HOUR;
 
-/// The period of a table, in seconds. A profile without new samples is kept for one to two periods.
+/// The period of a table, in seconds.
 const FIVE_WEEKS: i64 = 5 * 7 * 24 * HOUR;
 
-/// The field with the recorded part of each hour. The other fields are ids, which have eight bytes.
+/// The field with the recorded part of each hour. No other field has this name, because the other fields are ids of
+/// eight bytes.
 pub const RECORDED: &[u8] = b"hours";
 
 /// The start of the five weeks that contain a moment.
@@ -37,8 +38,7 @@ pub fn ttl(at: i64, now: i64) -> i64 {
     end.saturating_sub(now).max(FIVE_WEEKS)
 }
 
-/// How much of each hour was recorded, as last written. `None` if it was never written, or another program has
-/// overwritten it.
+/// How much of each hour was recorded. `None` if this was never written, or another program has overwritten the field.
 pub async fn recorded_hours(
     reader: &dyn TableReader,
     purpose: Purpose,

@@ -1,5 +1,5 @@
-//! Queries: the reads of the API and of the dashboard. Each query asks for all the data that an answer needs, so that
-//! the answer takes few round trips.
+//! Queries: the reads of the API and of the dashboard. One query asks for all data that an answer needs, so that the
+//! answer takes few round trips.
 
 use super::exports::Exports;
 #[cfg(feature = "query")]
@@ -21,7 +21,7 @@ use tower_pulse_model::snapshot::ContextSnapshot;
 use tower_pulse_model::snapshot::FleetSnapshot;
 use tower_pulse_model::tier::TierSlice;
 
-/// The number of slices, of the finest precision, in the fleet's recent request counts.
+/// The number of slices in the fleet's recent request counts. The slices have the finest precision.
 pub const RECENT_SLICES: i64 = 26;
 
 /// The maximum number of names of counters that are listed.
@@ -33,7 +33,7 @@ pub const MAX_COUNTER_NAMES: usize = 10_000;
 pub struct CounterQuery {
     /// Names of counters.
     pub names: Vec<String>,
-    /// Length of their slices, in seconds.
+    /// Length of the counters' slices, in seconds.
     pub precision: u32,
 }
 
@@ -78,8 +78,8 @@ impl CounterSeries {
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
 pub trait Query: Send + Sync {
-    /// The tables. The default implementations of this trait read records, slow requests, minute reports and rankings
-    /// from them.
+    /// The tables. The default methods of this trait read records, slow requests, minute reports and rankings from the
+    /// tables.
     fn tables(&self) -> &dyn TableReader;
 
     /// The data that other programs can read and add to; `None` if no other program can reach the store.
@@ -87,7 +87,7 @@ pub trait Query: Send + Sync {
         None
     }
 
-    /// The cache of records, in a store whose reads are expensive.
+    /// The cache of records; `None` in a store whose reads are cheap.
     fn record_cache(&self) -> Option<&RecordCache> {
         None
     }

@@ -1,4 +1,4 @@
-//! Health from the status of a store, for an instance and for a process that only reads.
+//! Health and warnings from the status of a store, for an instance or a process that only reads.
 
 use super::StoreStatus;
 use super::journal::NEWER_GRACE;
@@ -41,7 +41,7 @@ impl StoreStatus {
             )));
         }
         let Some(journal) = &self.journal else {
-            // In a store in one process, data is quarantined only because a sum is too large, which cannot be repaired.
+            // A store in one process quarantines data only if a sum is too large, which cannot be repaired.
             return warnings;
         };
         warnings.extend(self.key_warnings());
@@ -73,7 +73,7 @@ impl StoreStatus {
             ),
         ];
         for (condition, count, text) in losses {
-            // The first known count may include losses from before this process, so only its growth is reported.
+            // The first known count may include losses from before this process, so only later growth is reported.
             let is_known = self.created.is_some();
             if is_known && notices.has_grown(clock, condition, count, None) {
                 warnings.push(condition.warning(format!("{count} {text}")));
@@ -89,8 +89,8 @@ impl StoreStatus {
             .filter(|age| *age > UNFOLDED_TOLERATED)
         {
             warnings.push(Condition::JournalWaits.warning(format!(
-                "the journal's oldest entry has waited for {age:.0} s to be folded, and newer ones are not shown yet: the \
-                 health of the instance that folds says why"
+                "the data of the last {age:.0} s waits in the journal and is not shown yet: see the health of the \
+                 instance that `fold.journal.folder` names, or of each instance if this is `null`"
             )));
         }
         if let Some(newer) = &self.newer {
@@ -124,7 +124,6 @@ impl StoreStatus {
     }
 }
 
-/// The maximum number of sentences about keys that hold a foreign value.
 const MAX_REFUSALS: usize = 5;
 
 /// Sentences about data that is omitted because keys hold a foreign value.
@@ -140,8 +139,8 @@ pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
     messages
 }
 
-// `texts` drops a warning whose text after the first colon equals that of an earlier one. The key comes after this
-// colon, so each key has a warning.
+// Of several warnings with the same text after the first colon, `condition::texts` keeps only one. The key comes after
+// this colon, so that each key keeps its warning.
 fn refusal(Problem { key, reason, .. }: &Problem) -> String {
     format!(
         "data for a key is omitted: {key} holds something else ({reason}); delete the key, and look for the \
@@ -162,7 +161,6 @@ mod tests {
         let (clock, manual_clock) = Clock::manual(1_700_000_000);
         let notices = Notices::default();
         let conditions_of = |status: &StoreStatus| conditions(&status.warnings(&notices, &clock));
-        // Losses from before this process began are not reported.
         let mut lost = StoreStatus {
             created: Some(1),
             journal: Some(JournalHealth::default()),

@@ -6,15 +6,15 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::pack::packed_enum;
 use tower_pulse_model::tier::TierSlice;
 
-/// Declares the tables. A declaration has the number and the parameters by which a file names the table, and the key in
-/// Redis after the prefix. Numbers and parameters never change.
+/// Declares the tables. A file names a table by its number and parameters, which never change. Redis names the table by
+/// the key, after the prefix.
 macro_rules! tables {
     ($(
         $(#[$doc:meta])*
         $number:literal $table:ident $({ $($(#[$field_doc:meta])* $field:ident: $type:ty,)+ })? = $key:literal;
     )+) => {
         /// A table of the store. Each field has a value. In an [ordered](Self::is_ordered) table, the values are
-        /// integers in decimal form, by which the fields are sorted.
+        /// integers in decimal form, and the fields are sorted by these integers.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Table {
             $($(#[$doc])* $table $({ $($(#[$field_doc])* $field: $type,)+ })?,)+
@@ -64,7 +64,7 @@ tables! {
     /// The configurations of each ranking whose configuration differs between instances, packed, by the name of the
     /// ranking.
     7 RankingSpecs = "pulse:rankings:specs";
-    /// The sum of the counts that were refused or removed because there was no room, by the name of the ranking.
+    /// The sum of the counts for which a ranking had no room, by the name of the ranking.
     8 RankingsDropped = "pulse:rankings:dropped";
     /// The counts of a slice of a ranking, by id.
     9 RankingSlice {
@@ -86,13 +86,13 @@ tables! {
     /// How many days of history the store keeps, packed, in one field.
     17 History = "pulse:history1";
     /// The hour-of-week profiles of the contexts that last had a sample in these five weeks, packed, by the ids of
-    /// their records; and how much of each hour was recorded. New samples of a context move its profile to the next
-    /// table. Without samples, the profile expires with its table.
+    /// their records. Another field says how much of each hour was recorded. New samples of a context move its profile
+    /// to the next table. Without samples, the profile expires with its table.
     18 Profiles {
         /// The start of the five weeks, in Unix seconds.
         start: i64,
     } = "pulse:profiles1:{start}";
-    /// The last judgement in one field, and in another field the acknowledgements of changes, with people's names.
+    /// One field has the last judgement. Another field has the acknowledgements of changes, with people's names.
     12 Judgement = "pulse:judged1";
     /// The changes, packed. A field is the number of the judgement that wrote the change, followed by the id of the
     /// change.
@@ -100,8 +100,8 @@ tables! {
     /// The parts of the detector's state, packed. A field is the number of the judgement that wrote the part, followed
     /// by the name of the part.
     14 Detector = "pulse:detector1";
-    /// The kinds of errors that judged minutes had, packed, by their names. Only the last step of a judgement changes
-    /// the fields.
+    /// The kinds of errors in the minutes that were judged, packed, by the name of the kind. Only the last step of a
+    /// judgement changes the fields.
     19 Errors = "pulse:errors1";
     /// When each HTTP context last had a sample, in Unix seconds, by its name: an ordered table. A step raises the
     /// fields without reading them. The table does not have [`ALL`](tower_pulse_model::context::ALL).
@@ -142,13 +142,13 @@ impl Table {
 pub struct FieldWrites {
     /// The table.
     pub table: Table,
-    /// Seconds until the table expires; `None` to leave this time as it is.
+    /// Seconds until the table expires; `None` keeps the time at which the table expires.
     pub ttl: Option<i64>,
     /// Names of fields to set, with their new values.
     pub set: Vec<(Vec<u8>, Vec<u8>)>,
     /// Names of fields to remove.
     pub removed: Vec<Vec<u8>>,
-    /// Whether the whole table, which must have fields, is removed. `set` and `removed` are then empty.
+    /// Whether the whole table is removed. The table must then have fields, and `set` and `removed` are empty.
     pub is_ended: bool,
 }
 
@@ -164,7 +164,7 @@ impl FieldWrites {
         }
     }
 
-    /// A new value of one field, or its removal if `None`.
+    /// The write of one field: sets `value`, or removes the field if `value` is `None`.
     pub fn of(table: Table, ttl: Option<i64>, field: &[u8], value: Option<Vec<u8>>) -> Self {
         let mut write = Self::new(table, ttl);
         match value {

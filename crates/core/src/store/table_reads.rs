@@ -1,5 +1,5 @@
-//! Reads of tables, which a store answers for folding and for queries. All stores share the code that interprets the
-//! answers.
+//! Reads of tables, for folding and for queries. Each store answers these reads; all stores share the code that
+//! interprets the answers.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,9 +23,9 @@ pub const MAX_NAMES: usize = 20_000;
 pub enum TableRead {
     /// The values of some fields.
     Values(Table, Arc<[Vec<u8>]>),
-    /// A page of fields with their values, unordered: the page at the cursor, or the first. The page has several
-    /// hundred fields, or fewer if they are large. A field that exists during the whole reading is on at least one
-    /// page.
+    /// A page of fields with their values, unordered: the page at the cursor, or the first page. The page has several
+    /// hundred fields, or fewer if the fields are large. A field that exists while all pages are read is on at least
+    /// one page.
     Page(Table, Option<String>),
     /// All fields with their values, of a table that is never large.
     All(Table),
@@ -47,7 +47,7 @@ pub enum TableRead {
 pub enum Purpose {
     /// Folding, which must read all data.
     Fold,
-    /// A query. A table that another program has made too large reads as empty, and is named in a warning.
+    /// A query. A table that another program has made too large reads as empty, and a warning names the table.
     Query,
 }
 
@@ -110,7 +110,7 @@ impl TablePage {
     }
 }
 
-/// An integer in decimal form.
+/// Reads an integer in decimal form.
 pub fn number(value: &[u8]) -> Option<i64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
@@ -128,7 +128,7 @@ packed! {
 
 /// The revision of each slice of the records. A field is `{tier}:{place}`, with the value `{slice} {version}`. In
 /// Redis, a tier has a fixed number of places, and a later slice overwrites an earlier one in its place. So a slice
-/// that is not listed has no records, or was overwritten, and its revision is unknown.
+/// that is not listed has no records, or its revision was overwritten and is unknown.
 pub fn revisions(page: &TablePage) -> HashMap<TierSlice, Revision> {
     let revision = |(field, value): &Field| {
         let (seconds, _) = std::str::from_utf8(field).ok()?.split_once(':')?;
@@ -144,11 +144,12 @@ pub fn revisions(page: &TablePage) -> HashMap<TierSlice, Revision> {
 pub struct RecordState {
     /// The version of the journal's state. If two reads have different versions, a step of folding came between them.
     pub version: String,
-    /// Which slices of the finest tier are part of coarser tiers; `None` if this cannot be read.
+    /// Which slices of the finest tier are part of coarser tiers; `None` if the field cannot be read.
     pub rolled: Option<RolledUp>,
-    /// When the store's generation began, in Unix seconds; `None` if this cannot be read.
+    /// When the store's generation began, in Unix seconds; `None` if unknown.
     pub created: Option<i64>,
-    /// When the first sample that the store holds was recorded, in Unix seconds; `None` if this cannot be read.
+    /// When the first sample that the store holds was recorded or, if earlier, when the generation began, in Unix
+    /// seconds; `None` if unknown.
     pub since: Option<i64>,
     /// The times in which no instance recorded, as half-open ranges of Unix seconds: ascending, disjoint, at most
     /// 1,000. `None` in a store that does not know these times, such as Redis.
@@ -157,7 +158,7 @@ pub struct RecordState {
 
 impl RecordState {
     /// The state from the values of a page, in this order: the version, the slices that are rolled up, when the
-    /// generation began, when the first sample was recorded, and the gaps.
+    /// generation began, [`since`](Self::since), and the gaps.
     pub fn new(page: TablePage) -> Self {
         let mut values = page.values.into_iter();
         let Some(version) = values.next() else {
@@ -166,7 +167,7 @@ impl RecordState {
         let mut next = || values.next().flatten();
         let text = |value: Vec<u8>| String::from_utf8(value).ok();
         let rolled = match next() {
-            // An empty value stands for a field that is too large to be read.
+            // A field that is too large to be read has an empty value.
             Some(rolled) if rolled.is_empty() => None,
             rolled => Some(rolled.and_then(text).and_then(|rolled| from_hex(&rolled))),
         };
@@ -181,9 +182,9 @@ impl RecordState {
         }
     }
 
-    /// Which slices of the finest tier are part of coarser tiers at `now`. A new state does not know this until a round
-    /// is folded. Until then, every retained slice counts as pending at `now`, because records of an earlier generation
-    /// may exist. If the state cannot be read, the result has no pending slices, so a query misses minutes that are not
+    /// Which slices of the finest tier are part of coarser tiers at `now`. A new state knows no slices until a round is
+    /// folded. Until then, every retained slice counts as pending, because records of an earlier generation may exist.
+    /// If [`rolled`](Self::rolled) is `None`, the result has no pending slices, so a query misses minutes that are not
     /// yet rolled up.
     pub fn rolled_at(&self, now: i64) -> RolledUp {
         let Some(mut rolled) = self.rolled.clone() else {
@@ -232,8 +233,7 @@ pub async fn read_value(
     Ok(read_table(reader, purpose, read).await?.value())
 }
 
-/// Reads at most `most` pages of a table that may be large. Two pages may have the same field, which is then returned
-/// twice.
+/// Reads at most `most` pages of a table that may be large. A field that is on two pages is returned twice.
 pub async fn read_pages(
     reader: &dyn TableReader,
     purpose: Purpose,
@@ -263,7 +263,7 @@ pub trait TableReader: Send + Sync {
         format!("{table:?}")
     }
 
-    /// Answers reads in their order, in few round trips. A step of folding may come between two reads.
+    /// Answers reads, in the order of the reads and in few round trips. A step of folding may come between two reads.
     fn read_tables<'a>(
         &'a self,
         purpose: Purpose,

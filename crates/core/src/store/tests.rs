@@ -44,9 +44,9 @@ pub(crate) enum Behaviour {
 pub(crate) enum Call {
     Acquire,
     Read,
-    /// The number of records of the finest tier.
+    /// The number of records of the finest tier that are read.
     Load(usize),
-    /// The end of the round, and the size of the entries that are missing in the round.
+    /// The offset of the end of the round, and the bytes of entries that are missing in the round.
     Fold(Option<u64>, u64),
     SetAside(u64),
     WaitForNewer(u64),
@@ -64,7 +64,7 @@ pub(crate) enum Incident {
     Takeover,
 }
 
-/// A store without data. The store acknowledges each call, unless its behaviour or its answers say otherwise.
+/// A store without data. The store acknowledges each call, unless `behaviour` or `answers` say otherwise.
 #[derive(Default)]
 pub(crate) struct Scripted {
     pub(crate) precisions: Precisions,
@@ -74,23 +74,23 @@ pub(crate) struct Scripted {
     pub(crate) instances: AtomicU64,
     /// The generation; `None` for a fresh generation of age 0.
     pub(crate) generation: Mutex<Option<Generation>>,
-    /// The answers to the next appends; later ones are acknowledged.
+    /// The answers to the next appends. Later appends are acknowledged.
     pub(crate) answers: Mutex<VecDeque<Appended>>,
     pub(crate) appended: Mutex<Vec<(Instant, FencedBatch)>>,
     pub(crate) heartbeats: Mutex<Vec<(Instant, Heartbeat)>>,
     pub(crate) entries: Mutex<Vec<Entry>>,
-    /// Entries of one read; `None` for all.
+    /// The most entries that one read returns.
     pub(crate) entries_per_read: Option<usize>,
     /// Whether a context has records in every slice.
     pub(crate) has_records_everywhere: bool,
     /// The position of the newest entry that was ever appended, if the journal has lost this entry; otherwise `None`.
     pub(crate) head: Option<Position>,
-    /// Seconds since `NOW`.
+    /// The store's time, in seconds since `NOW`.
     pub(crate) since_now: Mutex<i64>,
     pub(crate) progress: Mutex<Progress>,
-    /// The number of records of each step.
+    /// The number of records that each step writes.
     pub(crate) records: Mutex<Vec<usize>>,
-    /// Slices whose records may expire.
+    /// The starts of slices whose records a step allows to expire.
     pub(crate) may_expire: Mutex<Vec<i64>>,
     pub(crate) additions: Mutex<Vec<Additions>>,
     pub(crate) failing_steps: Mutex<VecDeque<StoreErrorKind>>,
@@ -186,7 +186,7 @@ impl Journal for Scripted {
         from: Position,
         bytes: u64,
     ) -> StoreFuture<'a, VersionedResult<Entries>> {
-        // Longer reads would take too long, and shorter reads would be too many.
+        // Larger reads would take too long, and smaller reads would be too many.
         let is_moderate = (MIB / 8..=MIB).contains(&bytes);
         assert!(is_moderate, "a read of {bytes} bytes");
         let entries = lock(&self.entries);

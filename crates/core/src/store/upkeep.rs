@@ -13,7 +13,7 @@ use tower_pulse_model::snapshot::{PathInFlight, Problem};
 /// An instance counts as alive for this number of seconds after its last heartbeat.
 pub const INSTANCE_TTL: i64 = 60;
 
-/// Samples of all instances that folding could not use, counted since the store's generation began.
+/// Samples and writes of all instances that folding omitted, counted since the store's generation began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exceptions {
     /// Samples that came after the hourly statistics had moved on to later hours. Only these statistics lack such
@@ -23,7 +23,7 @@ pub struct Exceptions {
     pub skewed: u64,
     /// How often a write was omitted because its key holds a foreign value.
     pub quarantined: u64,
-    /// The newest quarantined keys. A store on a server lists only keys that still hold a foreign value.
+    /// The newest quarantined keys, newest last. A store on a server lists only keys that still hold a foreign value.
     pub quarantined_keys: Vec<Problem>,
 }
 
@@ -57,32 +57,32 @@ pub struct NewerEntry {
     pub version: u64,
     /// The newest version that this instance can read.
     pub readable: u64,
-    /// Number of seconds for which the entry has waited for an instance that can read it.
+    /// Number of seconds for which the entry has waited for an instance of a newer version.
     pub waited: u64,
 }
 
 /// The status of a store and its fleet.
 #[derive(Clone, Debug, Default)]
 pub struct StoreStatus {
-    /// The moment up to which all appended calls can be read, in Unix seconds.
+    /// The moment up to which the data of all appended calls can be read, in Unix seconds.
     pub as_of: i64,
     /// When the store's generation began, in Unix seconds; `None` before the first instance has called the store.
     pub created: Option<i64>,
-    /// When the first sample that the store holds was recorded, in Unix seconds; at the latest when the generation
-    /// began.
+    /// When the first sample that the store holds was recorded, in Unix seconds, or when the generation began, if
+    /// earlier.
     pub since: Option<i64>,
     /// The times in which no instance recorded, as in [`RecordState`](super::table_reads::RecordState).
     pub gaps: Vec<Gap>,
     /// The number of instances that are alive.
     pub instances: u64,
-    /// Samples that folding could not use.
+    /// Samples and writes that folding omitted.
     pub exceptions: Exceptions,
     /// A sentence for each ranking whose configuration differs between the instances.
     pub ranking_warnings: Vec<String>,
     /// Instances that have not ended, but have sent no heartbeat for some time.
     pub silent: Vec<SilentInstance>,
-    /// The tables of records that were found to be missing in the last hour: their number and some of their names.
-    /// Empty if no table is missing.
+    /// A text about the tables of records that were found to be missing in the last hour: their number and some of
+    /// their names. Empty if no table is missing.
     pub gone: String,
     /// The journal, in a store whose calls are folded some time after they are appended.
     pub journal: Option<JournalHealth>,
@@ -135,14 +135,14 @@ pub struct Pass {
     pub now: i64,
     /// Seconds between passes.
     pub interval: i64,
-    /// Seconds after which a context without a request leaves the ranking of the slowest contexts.
+    /// Seconds after which a context without a sample leaves the ranking of the slowest contexts.
     pub ranking_retention: i64,
-    /// Seconds after which a context without a request is forgotten.
+    /// Seconds after which a context without a sample is forgotten.
     pub context_retention: i64,
 }
 
 impl Pass {
-    /// The number of the pass, the same on every instance.
+    /// The number of the pass, which is the same for all instances.
     pub fn number(&self) -> i64 {
         self.now.div_euclid(self.interval.max(1))
     }
@@ -166,7 +166,7 @@ pub struct Cleaned {
     pub contexts: u64,
     /// A key that the pass skipped, because the key holds a foreign value.
     pub skipped: Option<Problem>,
-    /// The precision of the counter in the skipped key, or 0 if it is not the key of a counter.
+    /// The precision of the counter in the skipped key, or 0 if the key is not of a counter.
     pub skipped_precision: i64,
 }
 

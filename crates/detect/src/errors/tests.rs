@@ -19,7 +19,7 @@ fn judge(
     let pages = ["GET /a", "GET /b"].map(|name| {
         let mut sums = Aggregate::default();
         sums.times.count = 10;
-        // Kinds for which there was no room are never new.
+        // Errors whose kinds had no room in the tally are never new.
         sums.kinds.add_other(4);
         for (_, kind, count) in errors.iter().filter(|(page, ..)| *page == name) {
             sums.kinds.add((*kind).into(), *count);
@@ -34,7 +34,6 @@ fn judge(
     known.judge(&minute, has_history)
 }
 
-/// The kinds that are reported after a minute with one error of each of `kinds`.
 fn reported(known: &mut KnownErrors, start: i64, kinds: &[&str]) -> Vec<String> {
     let errors: Vec<_> = kinds.iter().map(|kind| ("GET /a", *kind, 1)).collect();
     let verdicts = judge(known, start, &errors, true).into_iter();
@@ -86,7 +85,7 @@ fn a_kind_is_reported_once_for_an_hour_or_until_it_is_gone() {
         assert_eq!(found, expected, "minute {minute}");
     }
     assert_eq!(seen(&known, "b"), Some((START, START + 60 * 19)));
-    // A week later `b` is new again, but `a` was seen an hour after `b`.
+    // A week after its last error `b` is new again, but `a` is not: `a` was seen until minute 119.
     let week = START + 60 * 19 + 7 * DAY;
     assert_eq!(reported(&mut known, week - 60, &["c"]), ["c"]);
     assert_eq!(reported(&mut known, week, &["a", "b"]), ["b", "c"]);

@@ -55,7 +55,7 @@ fn an_increase_begins_with_the_first_failures() {
     let increase = found(&[USUAL, (5, (100, 30))]).expect("thirty times as many");
     assert_eq!(increase.since, 50);
     assert_close(increase.then, 0.01, 1e-12);
-    // The past ends 20 minutes before the last minute. It has 35 minutes, each with one error.
+    // The past ends 20 minutes before the last minute, and has 35 minutes, each with one error.
     let (now, past) = (share(150.0, 500.0), share(35.0, 3_500.0));
     let smoothed = 35.5 / 3_501.0;
     let of_minute = (1.0f64 - 100.0 * smoothed).powi(2) / (100.0 * smoothed * (1.0 - smoothed));
@@ -104,7 +104,7 @@ fn an_increase_of_refused_requests_is_at_least_a_twentieth() {
             history.push(tick, &sums);
         }
         assert_eq!(search(Failing, &history.minutes, 54, 0, &[]), None);
-        search(Refusing, &history.failing(Refusing), 54, 0, &[])
+        search(Refusing, &history.minutes_for(Refusing), 54, 0, &[])
     };
     assert_eq!(found(100, 590), None);
     let increase = found(100, 610).expect("it is large");
@@ -138,7 +138,7 @@ fn minutes_of_alarms_are_not_part_of_a_past() {
 }
 
 #[test]
-fn an_increase_is_over_when_less_than_half_of_it_is_left() {
+fn an_increase_is_over_when_less_than_45_percent_of_it_is_left() {
     let over = |errors: u64| {
         let history = history(repeated(&[(2, (100, 50)), (3, (100, errors))]));
         is_over(&history.minutes, 4, 0.1, 0.5)

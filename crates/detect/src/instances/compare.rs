@@ -22,7 +22,8 @@ pub(super) struct Moments {
     pub(super) requests: f64,
     pub(super) errors: f64,
     pub(super) seconds: f64,
-    /// The number of successful responses; the next two sums are of the logarithms of their times.
+    /// The number of successful responses. `logs` and `squares` sum the logarithms of their times, and the squares of
+    /// these.
     pub(super) successes: f64,
     pub(super) logs: f64,
     pub(super) squares: f64,
@@ -84,7 +85,6 @@ impl Moments {
     }
 }
 
-/// The figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Measure {
     /// The times of successful responses.
@@ -114,7 +114,7 @@ pub(super) fn total(sides: &[Sides]) -> (Moments, Moments) {
 }
 
 /// Compares an instance with the others in the minutes from `from` on; `None` if fewer than `fewest` minutes have
-/// requests of both sides, or if a side has too few requests. The oldest minute comes first.
+/// requests of both sides, or if a side has too few requests. `sides` must be sorted, oldest first.
 pub(super) fn compare(
     sides: &[Sides],
     measure: Measure,
@@ -141,7 +141,7 @@ pub(super) fn compare(
         return None;
     }
     let (weights, effect) = mean(&minutes);
-    // A share of errors without any error gets the variance of half an error.
+    // Without any error, the variance is that of half an error.
     let least = match measure {
         Measure::Time => 1e-6,
         Measure::Errors => 0.5 / (n + m),

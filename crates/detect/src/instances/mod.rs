@@ -1,12 +1,12 @@
 //! Instances that are out of line with the others on the same context: slower, or failing more often.
 //!
 //! An instance is compared with all others in the same minutes, so that effects on the whole fleet cancel out. Times
-//! are compared by the means of their logarithms: the difference is the logarithm of a ratio. The test is Welch's
-//! (1947), with the variance multiplied by the dispersion between minutes, as in quasi-likelihood (McCullagh and
-//! Nelder, 1989, chapter 9). Shares of errors are compared as two proportions with the same correction. The next
-//! slowest instance must be closer to the others: if half of the fleet is slow, one instance is not the cause. With
-//! only two instances, a comparison cannot tell which of them is out of line, so the instance must differ from its own
-//! past too.
+//! are compared by the means of their logarithms: the difference is the logarithm of a ratio. The test is Student's,
+//! with one variance for both sides and all minutes. This variance is multiplied by the dispersion between minutes, as
+//! in quasi-likelihood (McCullagh and Nelder, 1989, chapter 9). Shares of errors are compared as two proportions with
+//! the same correction. The next slowest instance must be closer to the others: if half of the fleet is slow, one
+//! instance is not the cause. With only two instances, a comparison cannot tell which of them is out of line, so the
+//! instance must differ from its own past too.
 //!
 //! An instance that is out of line on many contexts gets one verdict, about `<all>`.
 
@@ -42,7 +42,7 @@ const WINDOWS: [(Tick, usize, f64); 4] = [(3, 3, 9.0), (5, 4, BAR), (10, 4, BAR)
 /// To count for [`MANY_SHARE`], a context of an instance needs [`MIN_SAMPLES`] requests within this many minutes.
 const ACTIVE: Tick = 10;
 
-/// The last minutes that decide whether a difference still exists.
+/// The number of last minutes that decide whether a difference still exists.
 const RECENT: Tick = 5;
 
 /// Minutes without a request after which an instance is gone.
@@ -64,10 +64,11 @@ const ALONE: f64 = 0.5;
 /// A difference has ended once it is smaller than this part of its first size.
 const OVER: f64 = 0.45;
 
-/// The part of a slowdown that one instance must account for to explain it.
+/// The part of a slowdown that an instance must account for to explain the slowdown.
 const EXPLAINS: f64 = 0.6;
 
-/// Minutes for which a verdict about a page waits while one instance may explain it.
+/// Minutes for which a verdict about a page waits if one instance causes most of the slowdown, but is not out of line
+/// yet.
 const YOUNG: Tick = 6;
 
 /// An instance is out of line on `<all>` if it is out of line on this number and this share of its contexts.
@@ -94,11 +95,10 @@ packed! {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InstanceState {
     pub(super) ongoing: Vec<OutOfLine>,
-    /// Instances that are out of line on many contexts, and when that was detected.
+    /// Instances that are out of line on many contexts, and the minute of the detection.
     pub(super) on_many: Vec<(Arc<str>, Tick)>,
 }
 
-/// The sums of the instances on a context in a minute.
 #[derive(Debug, Default)]
 struct Reported {
     all: Moments,
@@ -112,13 +112,13 @@ pub struct InstanceDetector {
     pub(super) state: InstanceState,
 }
 
-/// The distance of an instance from the others.
 #[derive(Clone, Copy, Debug)]
 struct Distance {
     /// The number of other instances.
     others: usize,
+    /// The mean of the logarithms of the instance's times, or its share of errors.
     own: f64,
-    /// The highest level of another instance.
+    /// The highest such figure of another instance.
     next: f64,
     /// The distance from `next`, divided by the distance from the mean of the others.
     part: f64,
@@ -152,7 +152,7 @@ impl InstanceDetector {
         self.minutes.retain(|(at, _)| *at > now - STORED);
     }
 
-    /// Judges a minute that has ended. Returns all verdicts that are ongoing at its end.
+    /// Judges a minute that has ended. Returns all verdicts that are ongoing at the end of the minute.
     pub fn judge(&mut self, start: i64, instances: &[InstanceMinute<'_>]) -> Vec<Verdict> {
         self.recall(start, instances);
         let now = tick(start);
@@ -169,9 +169,9 @@ impl InstanceDetector {
         self.verdicts(now)
     }
 
-    /// Whether one instance explains a slowdown: the instance is out of line on the page, and most of the slowdown
-    /// comes from it. While the verdict is young, the instance need not be out of line yet. For `<all>`, the instance
-    /// must be out of line on many pages.
+    /// Whether one instance explains a slowdown: the instance is out of line on the page, and causes most of the
+    /// slowdown. While the verdict is young, the instance need not be out of line yet. For `<all>`, the instance must
+    /// be out of line on many pages.
     pub fn explains(&self, verdict: &Verdict) -> bool {
         let Some((now, minute)) = self.minutes.back() else {
             return false;
@@ -285,8 +285,8 @@ impl InstanceDetector {
         }
     }
 
-    /// The mean of an instance on a context between two minutes, the second excluded; `None` if there are too few
-    /// samples.
+    /// The mean logarithm of the times of an instance, or its share of errors, on a context between two minutes, the
+    /// second excluded. `None` if there are too few samples.
     fn level(
         &self,
         (instance, context): (&str, RecordId),
@@ -346,7 +346,6 @@ impl InstanceDetector {
         distance.others > 1 || past().is_some_and(is_beyond)
     }
 
-    /// Ends the differences that are over.
     fn end(&mut self, now: Tick, contexts: &Map<RecordId, Vec<Arc<str>>>) {
         let ongoing = std::mem::take(&mut self.state.ongoing);
         let is_ongoing = |one: &OutOfLine| {

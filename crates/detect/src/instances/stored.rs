@@ -7,7 +7,7 @@ use tower_pulse_model::pack::{Packed, packed_enum};
 packed_enum!(Measure { 0 => Time, 1 => Errors });
 
 impl OutOfLine {
-    /// The name, which is unique within the state.
+    /// The name of the stored part, which is unique within the state.
     pub(crate) fn name(&self) -> impl Packed {
         let subject = (self.instance.clone(), self.context);
         (subject, (self.measure, self.detected))
@@ -20,7 +20,6 @@ impl InstanceState {
         on_many.any(|(other, _)| **other == *instance)
     }
 
-    /// Sorts the state into the order that the detector keeps.
     pub(crate) fn sort(&mut self) {
         self.ongoing.order_by_key(|out_of_line| {
             let subject = (out_of_line.context, out_of_line.instance.clone());

@@ -54,7 +54,6 @@ impl Fleet {
         }))
     }
 
-    /// Lets minutes pass. Returns the verdicts of each.
     fn pass(&mut self, minutes: usize, fault: Fault<'_>) -> Vec<Vec<Verdict>> {
         let verdicts = (0..minutes).map(|_| {
             let level = (0.3 * (self.random.f64() - 0.5)).exp();

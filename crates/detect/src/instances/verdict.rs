@@ -11,7 +11,6 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 
 impl InstanceDetector {
-    /// The verdicts that are ongoing at the end of a minute.
     pub(super) fn verdicts(&self, now: Tick) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for one in &self.state.ongoing {
@@ -75,7 +74,8 @@ impl InstanceDetector {
                 (mean, mean_now, 0.0)
             }
             false => {
-                // Errors may be slower or faster than other requests.
+                // The instance has a cost only if its requests, of which more are errors, are slower or faster by more
+                // than chance.
                 let then = (others.requests, mean_then);
                 if differs(then, &other_minutes, &own_minutes, 0.0) {
                     mean = mean_then;

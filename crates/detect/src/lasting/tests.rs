@@ -18,7 +18,6 @@ fn minutes(scores: &[f64]) -> Vec<Residual> {
     minutes.collect()
 }
 
-/// The past of a page without noise.
 fn base() -> Baseline {
     let past = Past {
         buckets: vec![(100, 200), (104, 200)],

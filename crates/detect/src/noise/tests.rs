@@ -78,7 +78,8 @@ fn the_variance_of_a_mean_has_all_its_parts() {
     wobbling.grow(5, 0.0, 0.01, 0.0);
     let covariances = 2.0 * 0.04 * (0.5f64.powi(3) + 0.5f64.powi(4) + 0.5);
     close(wobbling.variance(), (3.0 * 0.05 + covariances) / 9.0);
-    // The uncertainty from the shared level (the last argument) is the same in each minute, so a mean does not reduce it.
+    // The uncertainty from the shared level (the last argument) is the same in each minute, so a mean does not reduce
+    // this uncertainty.
     let mut shared = window(0.0, 0.0);
     shared.grow(9, 1.0, 0.01, 0.3);
     shared.grow(8, 1.0, 0.01, 0.3);

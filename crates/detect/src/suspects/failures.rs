@@ -87,8 +87,8 @@ pub fn failures(
     failed.order_by_key(|request| std::cmp::Reverse(request.ended));
     let mut statuses: Vec<Arc<str>> = Vec::new();
     for request in failed {
-        let is_of_head = |status: &u16| Outcome::from_status(*status) == request.outcome;
-        let status: Arc<str> = match request.status.filter(is_of_head) {
+        let gave_outcome = |status: &u16| Outcome::from_status(*status) == request.outcome;
+        let status: Arc<str> = match request.status.filter(gave_outcome) {
             Some(status) => status.to_string().into(),
             None => request.outcome.as_str().into(),
         };

@@ -77,7 +77,7 @@ pub fn instances(
     let all = all.map(|(name, counted)| (Counted::sum(counted), *name, counted));
     let mut all: Vec<_> = all.filter(|(sum, ..)| sum.requests >= fewest).collect();
     all.order_by(|(a, ..), (b, ..)| b.mean().total_cmp(&a.mean()));
-    // The worst instances and the others, in the minutes in which both had requests.
+    // The sums of the worst instances and of the others, in the minutes in which both sides had requests.
     let divided = |worst: usize| {
         let of_minute = |at: usize| {
             let (these, others) = all.split_at(worst);
@@ -112,7 +112,7 @@ pub fn instances(
     let (worst, sides_of) = candidates.max_by(|a, b| apart(a.1).total_cmp(&apart(b.1)))?;
     let [own, others] = sides_of;
     let change = Counted::of(kind, &sides.now)?.mean() - Counted::of(kind, &sides.then)?.mean();
-    // The part of the change that comes from these instances alone.
+    // How much of the change comes from these instances.
     let extra = (own.mean() - others.mean()) * own.requests / (own.requests + others.requests);
     let (ratio, share) = (ratio_of(own, others), extra / change);
     if change <= 0.0 || ratio < MIN_RATIO || share < MIN_SHARE {

@@ -101,10 +101,10 @@ fn instances_are_compared_in_the_same_minutes_only() {
 }
 
 /// A minute of a process on one CPU, with this scheduling delay in milliseconds.
-fn machine(delay: Option<u64>, cpu_millis: u64) -> MachineMinute {
+fn machine(delay: Option<u64>, cpu_thousandths: u64) -> MachineMinute {
     MachineMinute {
         cpus: 1,
-        cpu_millis: Some(cpu_millis),
+        cpu_thousandths: Some(cpu_thousandths),
         delay_micros: delay.map(|millis| 1_000 * millis),
         ..MachineMinute::default()
     }
@@ -116,7 +116,6 @@ fn delayed(instances: &[(&str, &[MachineMinute])], is_of_instance: bool) -> Vec<
     machines(&instances.collect::<Vec<_>>(), is_of_instance)
 }
 
-/// A suspected machine, with its delay in seconds and its share of the CPU.
 fn suspect(name: &str, delay: f64, cpu: f64) -> Suspect {
     let (percent, millis) = (100.0 * cpu, 1e3 * delay);
     Suspect::Machine {
@@ -172,7 +171,6 @@ fn the_text_about_a_single_instance_has_the_load_of_its_machine() {
     let minutes = [("web-3".into(), vec![machine(Some(1), 300)])];
     let text = "web-3: 3.0 times the others on the same pages, CPU 30 %, scheduling delay 1 ms";
     assert_eq!(loaded(&change, &minutes), text);
-    // No minute of the machine is known.
     assert!(loaded(&change, &[]).ends_with("the same pages"));
     change.instance = None;
     assert_eq!(own_instance(&change), None);
@@ -249,7 +247,7 @@ fn database() -> RecordId {
     RecordId::new(Kind::Timer, "db")
 }
 
-/// The suspects of a page as text. `then` and `now` are: the milliseconds of a request, the milliseconds within a
+/// The suspects of a page as text. `then` and `now` have the milliseconds of a request, the milliseconds within a
 /// timer, and the runs of the timer.
 fn by_runs(then: (u64, u64, u64), now: (u64, u64, u64)) -> Vec<String> {
     let [then, now] = [then, now].map(|(millis, covered, runs)| timed(millis, covered, runs));
@@ -273,7 +271,8 @@ fn timers_or_code_that_cover_the_difference_are_suspected() {
     assert_eq!(in_code((100, 50), (200, 50)), [code(100)]);
     let both = [code(60), db(90, 50, 40)];
     assert_eq!(in_code((100, 50), (200, 90)), both);
-    // The timer became faster, so the code took more extra time than the whole slowdown; its share is limited to 100 %.
+    // The timer became faster, so the code took more extra time than the whole slowdown. The share of the code is
+    // limited to 100 %.
     assert_eq!(in_code((100, 50), (200, 20)), [code(100)]);
     // A page that became faster is explained by a timer that became faster.
     let saved = "db, 50 ms a request instead of 140 ms, 90 % of the saved time";
@@ -295,7 +294,6 @@ fn a_timer_that_runs_more_often_is_not_called_slower() {
     assert_eq!(by_runs((10, 0, 0), (50, 40, 1)), [once]);
 }
 
-/// A failed request that ended at this second.
 fn failed(ended: i64, outcome: Outcome, status: Option<u16>) -> SlowRequest {
     SlowRequest {
         nanos: 1_000_000,

@@ -1,5 +1,5 @@
-//! Every verdict on services that are drawn from a seed, as text. Any change of a figure changes a line of
-//! `verdicts.txt`.
+//! Every verdict on services that are drawn from a seed, as text. If a figure changes, a line of `verdicts.txt`
+//! differs.
 
 use std::fmt::Write as _;
 
@@ -134,7 +134,6 @@ fn details_of(verdict: &Verdict) -> String {
     )
 }
 
-/// Checks that the figures of a verdict agree with each other.
 fn check(verdict: &Verdict) {
     let (then, now, ratio) = (verdict.then, verdict.now, verdict.ratio);
     let (from_traffic, from_code) = (verdict.cost.from_traffic, verdict.cost.from_code);

@@ -1,5 +1,5 @@
 //! The bytes of changes, of judgements and of the detector's state as 0.1.0 has written them. Each later version must
-//! read them and write the same bytes.
+//! read these bytes, and write the same bytes.
 
 use std::fmt::Debug;
 
@@ -28,7 +28,6 @@ const CHANGE: &str = "\
 
 const JUDGED: &str = "1030313233343536373839616263646566ac02a0ca9fd50c140f020107474554202fc3a9a8c99fd50c000000000000f43f01";
 
-/// The parts with their names.
 const PARTS: [(&str, &str); 5] = [
     ("68", "a0ca9fd50c01bed4821bc243f98801901c80aaea55"),
     (
@@ -58,7 +57,6 @@ fn bytes(digits: &str) -> Vec<u8> {
     HEXLOWER.decode(digits.as_bytes()).expect("pairs of digits")
 }
 
-/// A change with values in most fields.
 pub(crate) fn change() -> Change {
     Change {
         id: "1700000400-7".into(),
@@ -136,7 +134,7 @@ fn judged() -> LastJudgement {
     }
 }
 
-/// A state with a part of each sort, in which all figures differ.
+/// A state with a part of each sort.
 fn state() -> DetectorState {
     let noise = |deviation| Noise {
         deviation,

@@ -37,7 +37,7 @@ fn only_the_usual_requests_of_a_busy_page_count_as_missing() {
 }
 
 #[test]
-fn a_silence_is_longer_than_those_of_the_past() {
+fn a_silence_is_three_times_as_long_as_any_before() {
     let past = [(20, 10.0), (2, 0.0), (28, 10.0)];
     let silent = |length| silent(&[&past[..], &[(length, 0.0)]].concat(), 10.0, 1.0);
     assert_eq!(
@@ -98,7 +98,7 @@ fn a_surge_is_larger_than_those_of_the_past() {
 }
 
 #[test]
-fn a_surge_is_over_when_less_than_half_of_it_is_left() {
+fn a_surge_is_over_when_less_than_45_percent_of_it_is_left() {
     let over = |counts: &[f64]| {
         let counts: Vec<_> = (0..).zip(counts.iter().copied()).collect();
         surge_is_over(&counts, 10.0, 30.0)

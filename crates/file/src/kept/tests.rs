@@ -1,5 +1,5 @@
-//! The state and the entries of the journal in a file of 0.1.0. Each later version must read them and write the same
-//! bytes. `tests/frozen` has a whole file.
+//! The state and the entries of the journal in a file of 0.1.0. Each later version must read these bytes, and write the
+//! same bytes. `tests/frozen` has a whole file.
 
 use std::fmt::Debug;
 

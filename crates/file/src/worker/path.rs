@@ -1,5 +1,5 @@
 //! Keeps the file at its path. The store can still read its open file after the file was removed, renamed or replaced.
-//! Then the store moves all data to a new file at the path or, if another file is there, beside the path.
+//! The store then moves all data to a new file: at the path or, if another file is at the path, beside the path.
 
 use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,6 @@ impl Worker {
         self.held.as_ref().is_none_or(is_at_path)
     }
 
-    /// Whether another program has overwritten or removed the file's content.
     pub(super) fn is_lost(&self) -> bool {
         self.held.as_ref().is_some_and(Disk::is_lost)
     }
@@ -128,7 +127,7 @@ impl Worker {
     pub(super) fn free_name(&self, suffix: &str) -> PathBuf {
         let mut name = self.options.path.as_os_str().to_owned();
         name.push(format!("{suffix}{}", self.options.clock.now_seconds()));
-        // If the check itself fails, no file can be created or renamed there anyway.
+        // If the check fails, no file can be created in this directory anyway.
         while Path::new(&name).try_exists().unwrap_or(false) {
             name.push("x");
         }

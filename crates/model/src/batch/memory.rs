@@ -7,11 +7,11 @@ use crate::section::{PER_NAME, Section};
 use crate::slices::Slices;
 use crate::tier::TIERS;
 
-/// The number of newest slices of a tier that stay in the tier.
+/// The number of newest slices of a tier that are not merged into wider slices.
 const SLICES_NOT_COMPACTED: usize = 2;
 
-/// One bucket per octave: the scale of older histograms if a batch is still too large after its older slices have moved
-/// to wider tiers.
+/// One bucket per octave. Older histograms get this scale if a batch is too large even after its older slices have
+/// moved to wider tiers.
 const COARSEST_SCALE: u8 = 0;
 
 impl Batch {
@@ -36,9 +36,9 @@ impl Batch {
         contexts.sum::<usize>() + self.reports.bytes()
     }
 
-    /// Compacts the records until they take about `bytes`. First drops the oldest reports. Then merges older slices
-    /// into the next wider tier, finest tier first. Then makes the histograms coarser. No request is lost. Returns the
-    /// number of dropped reports.
+    /// Compacts the records and the reports, until they take at most `bytes` or nothing more can be done. First drops
+    /// the oldest reports. Then merges older slices into the next wider tier, finest tier first. Then makes the
+    /// histograms of older slices coarser. The records keep all requests. Returns the number of dropped reports.
     pub fn compact(&mut self, bytes: usize) -> u64 {
         let surplus = self.record_bytes().saturating_sub(bytes);
         let (before, mut freed) = (self.reports.len(), 0);

@@ -1,18 +1,20 @@
-//! Splits a batch into the calls of a flush, each of about the same cost for a store.
+//! Splits a batch into the calls of a flush. The cost of each call for a store is limited.
 
 use super::Batch;
 use crate::section::{Room, Section};
 
-/// The highest cost of a call, unless a single counter or id of a ranking costs more. Folders refuse an entry that
-/// costs more, so a larger value needs a new version of entries.
+/// The highest cost of a call, as an approximate number of commands of a store. A call that has only one counter, or
+/// only one id of a ranking, may cost more. Folders refuse any other entry that costs more, so a larger value needs a
+/// new version of entries.
 pub const MAX_CALL_COST: usize = 512 * 24;
-/// The most bytes in memory that the records and reports of a call take. Packed, they take less. At the highest limits
-/// that the builder accepts, all other data of a call takes up to 4 MiB packed.
+/// The most bytes in memory that the records and reports of a call take. Packed, they take fewer bytes. All other data
+/// of a call takes up to 4 MiB packed, at the highest limits that the builder accepts. So a call fits into an entry
+/// ([`MAX_ENTRY_BYTES`](crate::entry::MAX_ENTRY_BYTES)).
 const MAX_CALL_BYTES: usize = 6 * 1024 * 1024;
 
 impl Batch {
-    /// Moves out a part that a store merges in about `cost` commands, or less if the part takes too many bytes. Moves
-    /// at least one slice, if there is one.
+    /// Moves out a part that a store merges in about `cost` commands. The part is smaller if it would take too many
+    /// bytes. Only an empty batch gives an empty part.
     pub fn split(&mut self, cost: usize) -> Self {
         let mut part = Self {
             late: std::mem::take(&mut self.late),

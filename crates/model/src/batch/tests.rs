@@ -57,8 +57,6 @@ fn slow_requests_are_listed_by_hour() {
     assert!(listed.eq([(HOUR, vec![9, 5]), (2 * HOUR, vec![7])]));
 }
 
-/// Samples whose durations are whole microseconds. A drain rounds its sum to microseconds, so with other durations, the
-/// sums of merged batches would differ from the sums of one batch.
 fn samples(seconds: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Sample>> {
     let nanos = (0..4_000_000u64).prop_map(|micros| micros * 1_000);
     vec((0..3u8, seconds, nanos, any::<bool>()), 0..60)
@@ -143,7 +141,7 @@ fn a_sample_too_old_for_the_finest_tier_is_coarse() {
 }
 
 #[test]
-fn a_drain_is_rounded_to_microseconds() {
+fn an_added_aggregate_is_rounded_to_microseconds() {
     let precisions = Precisions::new([60], 120);
     for (nanos, micros) in [(499, 0), (500, 1), (2_345_499, 2_345), (2_345_500, 2_346)] {
         let mut delta = ContextDelta::new(&precisions);
@@ -155,7 +153,6 @@ fn a_drain_is_rounded_to_microseconds() {
 
 #[test]
 fn requests_that_a_merge_drops_count_as_late_once() {
-    // Two requests in each hour.
     let hours = |hours: std::ops::Range<i64>| {
         let mut batch = Batch::default();
         for hour in hours {

@@ -97,7 +97,6 @@ fn a_record_has_only_the_sections_that_it_needs() {
     assert_eq!(sections(vec![(0, 1)], None), [false; 3]);
     assert_eq!(sections(vec![(0, 1), (1, 1)], None), [true, false, false]);
     assert_eq!(sections(vec![(0, 1), (2, 1)], None), [false, true, false]);
-    // A record of a coarser tier.
     assert_eq!(sections(vec![(0, 1)], Some(60)), [false, false, true]);
 }
 

@@ -34,7 +34,7 @@ fn buckets_cover_1_us_to_1_h_and_each_begins_at_its_bound() {
 #[test]
 fn a_mean_takes_the_point_halfway_through_each_bucket() {
     assert_eq!(Histogram::default().mean(), None);
-    // This point is off by at most 2.2 %.
+    // The middle of a bucket differs from a duration in the bucket by at most 2.2 %.
     let mean = histogram_of(&[2_000_000, 4_000_000, 4_000_000]).mean();
     assert!(mean.is_some_and(|mean| (mean / 0.01 * 3.0 - 1.0).abs() < 0.03));
     let middle = histogram_of(&[2_000_000]).mean().expect("one duration");
@@ -68,7 +68,6 @@ fn buckets_without_durations_are_left_out() {
     }
 }
 
-/// Durations of all magnitudes, so that small ones are tested as often as large ones.
 fn durations() -> impl Strategy<Value = u64> {
     (1_000f64.log2()..3.6e12f64.log2()).prop_map(|exponent| exponent.exp2() as u64)
 }
@@ -76,7 +75,7 @@ fn durations() -> impl Strategy<Value = u64> {
 proptest! {
     #[test]
     fn merging_all_at_once_equals_merging_one_by_one(parts in vec((vec(durations(), 0..40), 2..=6u8), 0..6)) {
-        // A scale finer than `SCALE` has buckets beyond the array of `merge_all`.
+        // A scale finer than `SCALE` has more buckets than the array of `merge_all`.
         let parts: Vec<_> = parts.into_iter().map(|(values, scale)| match scale {
             0..=SCALE => {
                 let mut part = histogram_of(&values);

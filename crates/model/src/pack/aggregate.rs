@@ -1,4 +1,4 @@
-//! Packs the sums of requests: the sections of an aggregate, as in a record and in an entry.
+//! Packs the sections of an aggregate, which records and entries contain.
 
 use std::sync::Arc;
 
@@ -190,7 +190,6 @@ impl Reader<'_> {
         let mut measures = Measures::default();
         while !self.0.is_empty() {
             let (number, value) = (usize::read(self)?, self.uint()?);
-            // A newer version may have more measures.
             if let Some(measure) = Measure::ALL.get(number) {
                 measures.add(*measure, value);
             }
@@ -248,7 +247,7 @@ impl Packed for DurationSums {
     }
 }
 
-/// Packs the length, and the sections.
+/// Packs the length of the sections, then the sections.
 impl Packed for Aggregate {
     fn write(&self, out: &mut Writer) {
         out.bytes(&aggregate(self));

@@ -30,8 +30,8 @@ pub trait Packed: Sized {
     }
 }
 
-/// Packs the listed or declared fields of a struct in their order, except fields after a `;`, which are read as their
-/// defaults. With `if`, a value must also pass a check.
+/// Packs the fields of a struct in the order in which they are listed or declared. Fields after a `;` are not packed,
+/// and are read as their defaults. With `if`, only a value that passes the check is read.
 #[macro_export]
 macro_rules! packed {
     () => {};
@@ -194,7 +194,7 @@ macro_rules! packed_numbers {
     ($wide:ty, $method:ident: $($number:ty),+) => {
         $(impl Packed for $number {
             fn write(&self, out: &mut Writer) {
-                // Each value of the type fits.
+                // The cast changes no value, because the wide type has all values.
                 out.$method(*self as $wide);
             }
 

@@ -1,5 +1,6 @@
-//! Packs numbers, names, slices and sums as bytes. Numbers are LEB128, signed ones in zigzag. Each feature's own file
-//! defines how its data is packed in tables and in an [entry](super::entry).
+//! Packs numbers, names, slices and sums as bytes. Numbers are LEB128, signed numbers in zigzag encoding. Records,
+//! aggregates and durations are packed here; most other types define in their own files how they are packed in tables
+//! and in an [entry](super::entry).
 //!
 //! A record is a sequence of *sections*: tag, length, body. A reader skips unknown sections, so a newer version may add
 //! sections.
@@ -20,7 +21,7 @@ use super::records::Record;
 use super::slice::Precision;
 use super::slices::{Merge, Slices};
 
-/// The sections of a record. A tag is never reused.
+/// The tags of the sections of a record. A tag is never reused.
 pub const TIMES: u64 = 1;
 pub(crate) const OUTCOMES: u64 = 2;
 pub(crate) const HISTOGRAM: u64 = 3;
@@ -65,7 +66,7 @@ pub fn section(record: &[u8], tag: u64) -> Option<&[u8]> {
     None
 }
 
-/// The slices of a coarser precision, derived from those of the finest.
+/// The slices of a coarser precision, derived from the slices of the finest precision.
 fn derived<V: Merge + Clone>(finest: &Slices<V>, precision: Precision) -> Slices<V> {
     let mut slices = Slices::default();
     for (start, value) in finest.iter() {

@@ -7,10 +7,10 @@ use crate::context::MAX_NAME;
 use crate::slice::Precision;
 use crate::slices::{Merge, Slices};
 
-/// The longest name that is accepted. The name of a counter may have a backslash before it.
+/// The longest name that is accepted, in bytes. A name of a counter may begin with an added backslash.
 const MAX_NAME_BYTES: usize = MAX_NAME + 1;
 
-/// Whether a text is at most as long as a name.
+/// Whether a text is short enough for a name.
 pub(crate) fn is_name(text: &Arc<str>) -> bool {
     text.len() <= MAX_NAME_BYTES
 }
@@ -24,8 +24,8 @@ impl Budget {
         Self(cost)
     }
 
-    /// Spends the cost of a part of an entry. `None` if nothing was left before: the last part may cost more than what
-    /// is left, because a counter is never split.
+    /// Spends the cost of a part of an entry, at least 1; `None` if nothing was left before. The last part may cost
+    /// more than what is left, because a counter is never split.
     pub fn spend(&mut self, cost: usize) -> Option<()> {
         self.0 = match self.0 {
             0 => return None,
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
-    /// Reads an unsigned number. Nearly all take a byte or two.
+    /// Reads an unsigned number. Nearly all numbers take a byte or two.
     #[inline]
     pub fn uint(&mut self) -> Option<u64> {
         let (n, tail) = match self.0 {
@@ -93,8 +93,8 @@ impl<'a> Reader<'a> {
         Packed::read(self).filter(is_name)
     }
 
-    /// Reads slices, oldest first, at most as many as the precision retains. Returns `Some(None)` for slices that are
-    /// to be derived.
+    /// Reads slices, oldest first, at most as many as the precision retains. Returns `Some(None)` if the slices must be
+    /// derived from finer slices.
     pub fn slices<V: Merge>(
         &mut self,
         precision: Precision,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const WEEK: i64 = WEEK_HOURS as i64 * HOUR;
 /// A Wednesday, 15:00.
 const START: i64 = 1_700_060_400;
-const AT: usize = 2 * 24 + 15; // the hour of the week that begins at `START`
+const AT: usize = 2 * 24 + 15; // the number of this hour within its week
 
 fn requests(count: u64, millis: u64, errors: u64) -> Aggregate {
     let mut aggregate = crate::tests::requests(count, millis * 1_000_000);
@@ -27,7 +27,6 @@ fn assert_near(number: Option<f64>, expected: f64) {
     assert!(is_near, "{number} instead of {expected}");
 }
 
-/// The hours of the week that were recorded at least in part.
 fn known(profile: &Profile) -> Vec<(usize, ProfileHour)> {
     let hours = profile.hours().iter().copied().enumerate();
     hours.filter(|(_, hour)| hour.weeks > 0).collect()
@@ -69,8 +68,7 @@ fn each_week_multiplies_the_weight_of_earlier_weeks_by_three_quarters() {
     assert_near(hour.requests_per_hour(), count / weight);
     assert_near(hour.errors_per_hour(), (4.0 + 10.0 * older) / weight);
     assert_near(hour.mean(), seconds / count);
-    // All requests of an hour take the same time. The percentile is exact, because the minimum and the maximum limit
-    // it.
+    // The percentile is exact, because all requests of an hour take the same time.
     assert_near(hour.tail(), seconds / count);
     // The next hour was recorded twice, without requests.
     let next = profile.hours()[AT + 1];
@@ -95,7 +93,6 @@ fn an_hour_is_applied_once() {
 #[test]
 fn hours_without_requests_count_if_they_were_recorded() {
     let mut recorded = recorded(2);
-    // Nothing is recorded for a day, then half an hour, then an hour.
     recorded.push(START + 26 * HOUR, 30);
     recorded.push(START + 27 * HOUR, MINUTES);
     let mut profile = Profile::beginning_at(START);
@@ -105,7 +102,6 @@ fn hours_without_requests_count_if_they_were_recorded() {
     let weights = weights.map(|(at, hour)| (at - AT, hour.weight));
     assert!(weights.eq([(0, 1.0), (1, 1.0), (26, 0.5), (27, 1.0)]));
     assert_eq!(profile.until(), recorded.until());
-    // Later in the week nothing was recorded.
     profile.apply_idle(START + 100 * HOUR, &recorded);
     assert_eq!(known(&profile).len(), 4);
 }
@@ -122,7 +118,6 @@ fn a_part_of_an_hour_weighs_as_much_as_the_part() {
     recorded.push(START + WEEK, MINUTES);
     let mut profile = Profile::beginning_at(START);
     profile.apply(START, &requests(100, 1, 0), &recorded);
-    // 100 requests in 20 minutes are 300 per hour.
     assert_near(profile.hours()[AT].requests_per_hour(), 300.0);
     profile.apply(START + WEEK, &requests(100, 1, 0), &recorded);
     let expected = (100.0 + 75.0) / (1.0 + 0.25);
@@ -155,13 +150,11 @@ fn weeks_are_counted_up_to_255_and_the_weight_stays_below_four() {
         let mut recorded = RecordedHours::beginning_at(START + week * WEEK);
         recorded.push(START + week * WEEK, MINUTES);
         profile.apply(START + week * WEEK, &requests(50, 8, 1), &recorded);
-        // The profile is stored after each hour.
         profile = unpack(&pack(&profile)).expect("a profile");
     }
     let hour = profile.hours()[AT];
     assert_eq!(hour.weeks, 255);
     assert!((3.999..=4.0).contains(&hour.weight), "{}", hour.weight);
-    // Repeated rounding has changed little.
     let requests = hour.requests_per_hour().expect("it was recorded");
     assert!((requests - 50.0).abs() < 0.02, "{requests}");
     let mean = hour.mean().expect("there are requests");
@@ -169,7 +162,7 @@ fn weeks_are_counted_up_to_255_and_the_weight_stays_below_four() {
 }
 
 #[test]
-fn a_full_profile_takes_at_most_the_stated_bytes() {
+fn a_full_profile_takes_15_bytes_for_each_hour() {
     let (mut profile, recorded) = (Profile::beginning_at(START), recorded(1_000));
     for hour in 0..1_000 {
         profile.apply(START + hour * HOUR, &requests(700, 42, 7), &recorded);

@@ -1,6 +1,6 @@
-//! The configurations of a ranking, if instances configure it differently. The longest period, the finest interval and
-//! the most ids are in effect, because data that one instance retains must not be dropped for another. A configuration
-//! expires when no instance with this configuration has added to the ranking for as long as its period.
+//! The configurations of a ranking that instances configure differently. The longest period, the finest interval and
+//! the most ids are in effect, so the store drops no data that any instance wants to retain. A configuration expires
+//! when no instance with this configuration has added to the ranking for the length of its period.
 
 use super::RankingSpec;
 use crate::order::InOrder;
@@ -8,7 +8,8 @@ use crate::pack::{packed, unpack};
 
 /// The most configurations that are kept separately.
 const MAX_SPECS: usize = 8;
-/// Times of additions are rounded up to multiples of this many seconds, so that they are rarely written.
+/// Times of additions are rounded up to multiples of this many seconds, so that they seldom change and are seldom
+/// written.
 const UNIT: i64 = 60;
 
 impl RankingSpec {
@@ -101,16 +102,16 @@ impl CarriedSpecs {
         let age = |at: i64| now.saturating_sub(at);
         (self.0).retain(|(spec, at)| Some(*at) == newest || age(*at) <= spec.period());
         let covering = self.covering();
-        // The last configuration is kept until there is an addition with it. If the last configuration were dropped
-        // earlier, the next addition with another configuration would prolong `in_effect`.
+        // The last configuration is kept, with its time, until there is a new addition with it. Without this time, an
+        // addition with another configuration would make `merge` keep `in_effect` for a whole period from then on.
         if !self.is_mixed() {
             self.0.retain(|(_, at)| age(*at) > 2 * UNIT);
         }
         covering.unwrap_or(in_effect)
     }
 
-    /// The messages for the operator about rankings with several configurations, from the fields of their table, in
-    /// order.
+    /// The messages for the operator about all rankings with several configurations, sorted. `fields` are the fields of
+    /// the table of configurations.
     pub fn warnings<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<String> {
         let warning = |(name, specs)| {
             let specs: Self = unpack(specs)?;
@@ -123,15 +124,15 @@ impl CarriedSpecs {
         warnings
     }
 
-    /// The message for the operator.
+    /// The message for the operator about one ranking.
     pub fn warning(&self, ranking: &str) -> String {
         let mut specs: Vec<_> = self.0.iter().map(|(spec, _)| *spec).collect();
         specs.order_by_key(|spec| -spec.period());
         let specs: Vec<_> = specs.iter().map(ToString::to_string).collect();
         format!(
-            "the ranking {ranking:?} is built with different configurations: {}. The longest period, the finest interval \
-             and the most ids are in effect. A configuration expires when no instance has used it for as long as its \
-             period: give the ranking the same configuration in every instance",
+            "the ranking {ranking:?} is built with different configurations: {}. The longest period, an interval that \
+             divides all intervals, and the most ids are in effect. A configuration expires when no instance has used \
+             it for its period: give the ranking the same configuration in every instance",
             specs.join("; ")
         )
     }
@@ -211,7 +212,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any intervals, no window begins before that of the covering configuration.
+        /// With any intervals, neither window begins before the window of the covering configuration.
         #[test]
         fn a_covering_configuration_drops_nothing_early(a in 0..6usize, b in 0..6usize, long in 1..50u32, short in 1..50u32, now in 0..10_000_000i64) {
             let intervals = [60, 300, 7_200, 10_800, 86_400, 259_200];

@@ -1,5 +1,3 @@
-//! Tests of rounds.
-
 use super::*;
 use crate::batch::Batch;
 use crate::context::{ALL, Kind};

@@ -31,7 +31,7 @@ pub(crate) fn read(version: &str) -> BTreeMap<String, Vec<u8>> {
     packed
 }
 
-/// The values of a released version never change.
+/// Each file is written once, because the values of a released version never change.
 pub(crate) fn write(version: &str, packed: &[(&str, Vec<u8>)]) {
     let path = path(version);
     assert!(!path.exists(), "{} exists", path.display());

@@ -187,13 +187,13 @@ pub(crate) fn instance_minute() -> InstanceMinute {
         contexts: ["GET /users/{id}", "POST /é"].map(context).into(),
         machine: Some(MachineMinute {
             cpus: 4,
-            cpu_millis: Some(1_500),
+            cpu_thousandths: Some(1_500),
             resident_bytes: Some(50_000_000),
             open_files: None,
             max_open_files: Some(1_024),
             threads: Some(9),
             workers: 3,
-            busy_millis: Some(250),
+            busy_thousandths: Some(250),
             queued_tasks: 2,
             alive_tasks: 70,
             delay_micros: Some(1_100),
@@ -210,7 +210,7 @@ pub(crate) fn stored_mark(is_removed: bool) -> StoredMark {
     }
 }
 
-/// A profile of two weeks, with a half-recorded hour in the second week. Packing loses no digits of its times.
+/// A profile of two weeks, with a half-recorded hour in the second week. Its times lose no digits when they are packed.
 pub(crate) fn profile() -> Profile {
     let mut samples = Aggregate::default();
     for nanos in [500 * MS; 4] {

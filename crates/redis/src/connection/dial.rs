@@ -11,7 +11,7 @@ use crate::options::RedisOptions;
 use crate::topology::Address;
 use tower_pulse_core::error::{Result, StoreErrorKind};
 
-/// The least response timeout for a large row. At 60 Mbit/s, 64 MiB take about this long.
+/// The least response timeout for a large row. At 60 Mbit/s, the largest row (64 MiB) takes about this long.
 #[cfg(feature = "row-cache")]
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -32,9 +32,9 @@ pub(crate) struct Connection {
     pub(crate) node: Option<Address>,
     /// The number of times that the server had changed before the connection was made.
     pub(crate) changes: u64,
-    /// The number of the connection among the connections of its role. `None` for a connection to the node to which the
-    /// hash slot is being moved: ASKING precedes each of its commands.
-    pub(crate) generation: Option<u64>,
+    /// The number of the connection among all connections of its role so far. `None` for a connection to the node to
+    /// which the hash slot is being moved: ASKING precedes each of its commands.
+    pub(crate) number: Option<u64>,
 }
 
 /// Opens connections with the transport and the credentials of the options.
@@ -81,7 +81,7 @@ impl Dialer {
             info = info.set_addr(address);
             server_info = server_info.of_node(node);
         }
-        // Before connecting, so that the server does not wait for the application.
+        // The application is asked before the server is contacted, so that no connection waits for the application.
         let credentials = self.credentials(&server_info).await?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.options.connection_timeout))
@@ -97,7 +97,7 @@ impl Dialer {
             .map_err(|error| match server_info.explain(&error) {
                 // No call has been sent yet, so no call is in doubt.
                 error if error.kind() == StoreErrorKind::TimedOut => {
-                    let message = "cannot be reached (no connection within the connection timeout)";
+                    let message = "cannot be reached within the `redis_connection_timeout`";
                     server_info.error(StoreErrorKind::Unreachable, message)
                 }
                 other => other,
@@ -107,7 +107,7 @@ impl Dialer {
             commands,
             node: node.cloned(),
             changes: 0,
-            generation: None,
+            number: None,
         })
     }
 

@@ -16,7 +16,6 @@ pub(crate) struct LargeCall<'a> {
 }
 
 impl Connections {
-    /// Waits until no other call holds the right, and acquires it.
     pub(crate) async fn large(&self) -> LargeCall<'_> {
         LargeCall {
             connections: self,
@@ -24,7 +23,7 @@ impl Connections {
         }
     }
 
-    /// Connects, within the response timeout instead of the longer time limit of other calls.
+    /// Connects for reading within the response timeout. Other calls may take longer to connect.
     pub(crate) async fn connect_soon(&self) -> Result<()> {
         let timeout = self.dialer.response_timeout(Role::Read);
         let connected = tokio::time::timeout(timeout, self.connection(Role::Read)).await;
@@ -37,7 +36,7 @@ impl Connections {
 impl Drop for LargeCall<'_> {
     fn drop(&mut self) {
         // The lock is free, because the call has ended.
-        if let Ok(mut state) = self.connections.slot(Role::Large).state.try_lock() {
+        if let Ok(mut state) = self.connections.of_role(Role::Large).state.try_lock() {
             state.connection = None;
         }
     }

@@ -1,8 +1,8 @@
 //! Sends calls, and follows the redirects of a cluster.
 //!
-//! A redirect means that the node has not executed the command, and names the node to ask. The command is then sent to
-//! that node, so no command is executed twice. A call follows at most [`MAX_REDIRECTS`] redirects. All other errors go
-//! to the caller, who decides whether to repeat the call.
+//! A node that answers with a redirect has not executed the command. The redirect names another node, to which the
+//! command is then sent, so no command is executed twice. A call follows at most [`MAX_REDIRECTS`] redirects. All other
+//! errors go to the caller, who decides whether to repeat the call.
 
 use redis::{Cmd, Pipeline, Value, cmd};
 
@@ -18,7 +18,7 @@ const MAX_REDIRECTS: usize = 5;
 
 impl Connections {
     pub(crate) async fn call(&self, role: Role, command: &Cmd) -> Result<Value> {
-        self.check(|| is_read(command))?;
+        self.refuse_write(|| is_read(command))?;
         let pipeline = alone(command.clone());
         let replies = self.exchange(role, &pipeline).await?;
         self.only(role, &pipeline, replies).await
@@ -27,7 +27,7 @@ impl Connections {
     /// Calls a script, and sends the source if the server has not cached the script. The client's own method for
     /// scripts would need the permission for SCRIPT LOAD.
     pub(crate) async fn run(&self, role: Role, lua: &Lua, script: &Invocation) -> Result<Value> {
-        self.check(|| false)?;
+        self.refuse_write(|| false)?;
         let mut pipeline = alone(script.command("EVALSHA", &lua.hash));
         let mut replies = self.exchange(role, &pipeline).await?;
         if matches!(&replies.0[..], [Value::ServerError(error)] if error.code() == "NOSCRIPT") {
@@ -48,7 +48,7 @@ impl Connections {
         if pipeline.is_empty() {
             return Ok(Vec::new());
         }
-        self.check(|| pipeline.cmd_iter().all(is_read))?;
+        self.refuse_write(|| pipeline.cmd_iter().all(is_read))?;
         let (replies, connection) = self.exchange(role, pipeline).await?;
         let is_read_only = self.dialer.options.is_read_only;
         let mut results = Vec::with_capacity(replies.len());
@@ -104,7 +104,7 @@ impl Connections {
         None
     }
 
-    /// Sends commands, and follows redirects. Returns the replies, and the connection of the last replies.
+    /// Sends commands, and follows redirects. Returns the replies, and the connection to the owner of the keys.
     async fn exchange(&self, role: Role, pipeline: &Pipeline) -> Result<(Vec<Value>, Connection)> {
         let mut connection = self.connection(role).await?;
         let mut replies = self.send(role, &connection, pipeline).await?;
@@ -151,7 +151,7 @@ impl Connections {
         let sent = commands.send_packed_commands(pipeline, 0, pipeline.len());
         match sent.await {
             Ok(replies) => {
-                self.slot(role).reset_timeouts();
+                self.of_role(role).reset_timeouts();
                 Ok(replies)
             }
             Err(error) => Err(self.fail(role, connection, pipeline, error).await),
@@ -180,7 +180,7 @@ impl Connections {
 
     /// The connection to the node to which the hash slot is being moved.
     async fn asking(&self, role: Role, node: &Address) -> Result<Connection> {
-        let mut state = self.slot(role).state.lock().await;
+        let mut state = self.of_role(role).state.lock().await;
         let changes = self.topology.changes();
         if let Some(connection) = &state.asking
             && connection.node.as_ref() == Some(node)

@@ -47,8 +47,8 @@ impl RedisStore {
 }
 
 /// Whether a counter's first addition in this slice lists the counter in `known:` again, and renews the time to live of
-/// its key. A renewal in every slice would cost more commands. The time between two renewals is at most the time to
-/// live minus the span of the slices.
+/// its key. A renewal in every slice would cost more commands. The time to live is longer than the span of the retained
+/// slices, and the time between two renewals is at most the difference. So each slice is kept for the whole span.
 fn renews(precision: Precision, slice: i64) -> bool {
     const MAX_SLICES: i64 = 16;
     let width = i64::from(precision.seconds);

@@ -32,7 +32,7 @@ const MAX_NAME_BYTES: usize = 1_024;
 const NAMES_AT_ONCE: usize = 500;
 const SHOWN_BYTES: usize = 100;
 
-/// The kinds of the contexts with each name. Empty for a name that only the book's functions have recorded.
+/// The kinds of the contexts of each name; empty for a name that only the book's functions have recorded.
 type Kinds = HashMap<String, Vec<Kind>>;
 
 struct Listed {

@@ -10,7 +10,7 @@ use tower_pulse_core::store::{Cleaned, INSTANCE_TTL, Pass};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::{DEFAULT_RETAINED, HOUR, iso_hour};
 
-/// The seconds by which the lease is longer than the interval of the passes.
+/// The seconds by which the lease is longer than the time between two passes.
 const LEASE_MARGIN: i64 = 15;
 
 impl RedisStore {
@@ -59,7 +59,7 @@ impl RedisStore {
         Ok(Some(cleaned))
     }
 
-    /// The step begins where the previous step ended.
+    /// The step that begins at `from`, where the previous step ended.
     fn clean_step(&self, pass: &Pass, now: i64, from: &[String; 3]) -> Invocation {
         let keys = &self.keys;
         let ranked = now.saturating_sub(pass.ranking_retention);

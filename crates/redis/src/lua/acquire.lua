@@ -1,19 +1,20 @@
 -- Acquires the fold lease, and sets a version of the state that all later steps must give.
--- KEYS  1 state, 2 journal, 3 lease.
+-- KEYS  1 state (hello.lua has its fields), 2 journal, 3 lease.
 -- ARGV  1 instance, 2 time to live of the lease in ms, 3 the new version, 4 newest version of entries that the
 --       instance can read, 5 seconds for which a newer entry waits for a newer instance, 6 time or '' for TIME.
 -- Returns {'HELD'} if another instance has the lease, {'NEWER'} if an entry waits for a newer instance, {'NONE'} if
---       there is no journal, or {'MINE', low, upto or '', partitions done, aside, rolled, reason why the key held no
---       lease of this crate or '', '1' if newer entries have waited long enough or '', newest time of an append in the
---       round that was begun or ''}.
+--       there is no journal, or {'MINE', low, upto or '', done, aside, rolled (the slices that are rolled up), reason
+--       why the key held no lease of this crate or '', '1' if newer entries have waited long enough or '', newest time
+--       of an append in the begun round or ''}.
 local low, upto, done, aside, rolled, newer, head, trimmed, judged = unpack(redis.call('HMGET', KEYS[1], 'low', 'upto', 'done', 'aside', 'rolled', 'newer', 'head', 'trimmed', 'judged'))
 if not low then return {'NONE'} end
 local holder, left = try('GET', KEYS[3]), redis.call('TTL', KEYS[3])
 local foreign = type(holder) == 'table' and holder.err or (left == -1 or left > 600) and 'it does not expire soon' or ''
 if holder and holder ~= ARGV[1] and foreign == '' then return {'HELD'} end
-redis.call('PERSIST', KEYS[1]) -- After PERSIST, writes need no free memory: folding frees memory.
+redis.call('PERSIST', KEYS[1]) -- See fold.lua: later writes need no free memory. Folding frees memory.
 local function offset(id) return tonumber(string.match(id or '', '^%d+') or nil) or 0 end
--- A folder has noted an entry of a newer version (amend.lua). The entry waits, unless it is gone, folded or set aside.
+-- A folder may have noted an entry of a newer version (amend.lua). The entry waits, unless it is gone, folded or set
+-- aside.
 local id, version, at, waited = string.match(newer or '', '^(%d+%-%d+) (%d+) (%d+) (%d+)$')
 local is_newer = id and tonumber(version) > tonumber(ARGV[4]) and offset(id) > offset(low) and not string.find(' ' .. (aside or ''), ' ' .. id .. ' ', 1, true)
 local entry = is_newer and redis.pcall('XRANGE', KEYS[2], id, id)[1]
@@ -31,9 +32,9 @@ if entry then
     return {'NEWER'}
   end
 end
--- If the state was renamed away for a time, the journal has entries from that time, before the trimmed position. The
--- state that recorded which of them were folded is lost. So these entries are removed, and count as set aside if their
--- instances have no fence here.
+-- Another program may have renamed the state for a time. Meanwhile a new state was used, whose entries begin at offset
+-- 0, before the trimmed position. That state is lost, and with it the knowledge which of these entries were folded. So
+-- they are removed. They count as set aside if their instances have no fence in this state.
 local last, strays, from, page = math.min(offset(trimmed), offset(low)), 0, '-', nil
 repeat
   page = redis.pcall('XRANGE', KEYS[2], from, string.format('%.0f', last), 'COUNT', 8)

@@ -1,6 +1,6 @@
 -- If the state has the given version, removes fences, closes a hole in the journal, makes folders wait for a newer
 -- version of this crate, or sets an entry aside.
--- KEYS  1 state, 2 journal, 3 pulse:aside.
+-- KEYS  1 state (hello.lua has its fields), 2 journal, 3 pulse:aside.
 -- ARGV  1 version, 2 next version, then 'HOLE'; or 'FENCES' and for each fence its field and the value that was read;
 --       or 'NEWER', the id and the version of an entry that the folder cannot read, and the time or '' for TIME; or the
 --       id of an entry to set aside, the number of its requests, the most entries of pulse:aside, the most bytes of
@@ -16,7 +16,7 @@ if target == 'FENCES' then
     if redis.call('HGET', state, ARGV[i]) == ARGV[i + 1] then removed = removed + redis.call('HDEL', state, ARGV[i]) end
   end
 elseif target == 'HOLE' then
-  -- Acknowledged entries are missing from the journal: folding continues after these entries.
+  -- Acknowledged entries are missing from the journal, so folding continues after the missing entries.
   local function has_entries(last) return #redis.call('XRANGE', KEYS[2], '(' .. low, last, 'COUNT', 1) > 0 end
   local to = (upto ~= '' and has_entries(head)) and upto or head
   if to ~= low and not has_entries(to) then

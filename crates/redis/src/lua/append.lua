@@ -1,11 +1,11 @@
 -- Appends one call to the journal, once.
--- KEYS  1 state, 2 journal, 3 fold lease, 4 pulse:journal:old, a key of this script's own.
+-- KEYS  1 state (hello.lua has its fields), 2 journal, 3 fold lease, 4 pulse:journal:old, which only this script uses.
 -- ARGV  1 generation, 2 instance, 3 number of the call, 4 number that the instance's fence must have,
 --       5 most bytes of the journal, 6 version of the entry, 7 number of its requests, 8 the time or '' for TIME,
 --       9 the packed batch, 10 the second of its oldest sample or '', 11 seconds for which samples are kept.
--- Returns {'DONE' or 'DUPLICATE', a position at or after the call, low, 1 if an instance folds or 0, after 'DONE' the
---       error because of which entries of another program were removed, if any}, {'GAP', fence}, {'FULL'}, {'RESET'},
---       or {'GARBLED'} if the fence of the instance cannot be read.
+-- Returns {'DONE' or 'DUPLICATE', a position at or after the call, low, 1 if an instance folds or 0}, {'GAP', fence},
+--       {'FULL'}, {'RESET'}, or {'GARBLED'} if the fence of the instance cannot be read. If entries of another program
+--       were removed, 'DONE' has as its fifth value the error that they caused.
 local state, field, seq = KEYS[1], 'f:' .. ARGV[2], tonumber(ARGV[3])
 local generation, head, trimmed, need, low, since, last =
   unpack(redis.call('HMGET', state, 'gen', 'head', 'trimmed', 'need', 'low', 'since', field))
@@ -23,8 +23,8 @@ if fence ~= tonumber(ARGV[4]) then return {'GAP', string.format('%.0f', fence), 
 if offset - (tonumber(trimmed) or 0) >= tonumber(ARGV[5]) then return {'FULL'} end
 
 local time = ARGV[8] ~= '' and {ARGV[8], '0'} or redis.call('TIME')
--- The second part of the id depends on all earlier entries. If a failover loses entries, a new entry at the same offset
--- gets another id.
+-- The second part of the id depends on all earlier entries. If a failover loses entries, the next entry at the same
+-- offset gets another id.
 local chain = redis.sha1hex(table.concat({head, ARGV[2], ARGV[3], time[1], time[2]}, ' '))
 local id = string.format('%.0f-%.0f', offset + #ARGV[9] + 1, tonumber(string.sub(chain, 1, 13), 16))
 -- The first write needs the same permissions as the last: without them, the script fails before any change.

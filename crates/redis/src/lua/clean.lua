@@ -75,7 +75,7 @@ end
 
 local function statistics(name, key) return ARGV[14] .. name .. ARGV[15] .. key end
 
--- Removes all data of a context.
+-- Removes the names, the statistics and the counters of a context. Its records expire by themselves.
 local function forget(name)
   for i = 3, 5 do try('ZREM', KEYS[i], name) end
   contexts = contexts + 1
@@ -90,7 +90,7 @@ local function forget(name)
   end
 end
 
--- A stage returns the number of members that it found. The next stage begins once it finds none.
+-- A stage returns the number of members that it found. The next stage begins once this number is 0.
 local function clean_counters()
   local page = try('ZRANGE', KEYS[2], position, position + PAGE - 1)
   if page.err then skip(KEYS[2], page.err .. '; no counter can be cleaned until the key is deleted', 0) end

@@ -1,13 +1,13 @@
 -- Adds to counters and to the book's statistics. Programs in other languages may add to both. This file precedes
--- fold.lua in one script. Each function gets the indexes (k, a) of the last key and argument that were read before, and
--- returns the indexes of the last key and argument that the function has read.
+-- fold.lua in one script. add_counters and add_statistics get the indexes (k, a) of the last key and argument that were
+-- read before, and return the indexes of the last key and argument that they have read.
 -- KEYS  4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers. The additions follow:
 --       for each counter group, its keys count:{p}:{name};
 --       for each context, stats:{context}:AccessTime, …:start, …:last and …:pstart.
 -- ARGV  9 hour of the round's newest append in ISO form, 10 number of bytes of a counter key before '{p}:{name}',
 --       11 length of the ranking, 17 number of counter groups, 18 number of contexts. The additions follow:
---       for each counter group: slice, retention, TTL of its keys or '', '1' to set the TTL also of keys that have one,
---         n, and n increments;
+--       for each counter group (the counters of one slice): slice, seconds for which slices are kept, TTL of its keys
+--         or '', '1' to set the TTL also of keys that have one, n, and n increments;
 --       for each context: 'http', 'timer' or 'all', name, time of the last sample, n, and n hours, oldest first:
 --         start, ISO start, count, sum, sumsq, min, max.
 local KEYS, ARGV, tonumber, type, unpack, try = KEYS, ARGV, tonumber, type, unpack, redis.pcall
@@ -39,7 +39,7 @@ local function add_counters(k, a, quarantine)
         quarantine(key, sum.err .. ', slice ' .. slice)
       elseif sum == tonumber(by) then
         -- The slice is new, or was 0, so the slice that is no longer retained is removed. If that slice existed, the
-        -- key is listed and has a TTL.
+        -- key is already listed and already has a TTL.
         if try('HDEL', key, pushed_out) ~= 1 or renews then
           if ttl ~= '' then try('EXPIRE', key, ttl) end
           list_counter(0, string.sub(key, prefix))
@@ -144,7 +144,7 @@ local function add_statistics(k, a, quarantine)
     k, a = k + 4, a + 4 + 7 * hours
   end
   add_slowest(); add_seen.http(); add_seen.timer()
-  local surplus = (tonumber(try('ZCARD', KEYS[5])) or 0) - ARGV[11] -- At most a thousand per step.
+  local surplus = (tonumber(try('ZCARD', KEYS[5])) or 0) - ARGV[11] -- One step removes at most a thousand.
   if surplus > 0 then try('ZREMRANGEBYRANK', KEYS[5], 0, math.min(surplus, 1000) - 1) end
   return k, a, late
 end

@@ -3,6 +3,14 @@
 -- ARGV  1 name for a new generation, 2 partitions, 3 time or '' for TIME, 4 time to live of an orphaned journal in
 --       seconds, 5 the most bytes of an orphaned journal: the oldest entries are kept.
 -- Returns {generation, its age in seconds, '1' if no entries and no contexts existed when it began, or '0'}.
+-- Fields of the state, besides those of judgements and roll-ups, counts, and notices for health:
+--       gen, created, fresh: the generation, when it began, and '1' if no entries and no contexts existed then, or '0';
+--       since: the beginning of the data, as in append.lua; parts: the number of partitions;
+--       v: the version of this state, which each step expects and replaces;
+--       head: the position of the newest entry; low: the position up to which entries are folded;
+--       upto, done: the end of the begun round and its folded partitions, or ''; aside: the round's unreadable entries;
+--       need: the newest format among the entries; oldest: when the oldest entry after `low` was appended, or '';
+--       trimmed: the offset up to which the journal was trimmed; f:{instance}: the instance's last call and its time.
 local state, now = KEYS[1], ARGV[3] ~= '' and ARGV[3] or redis.call('TIME')[1]
 local generation, created, was_fresh = unpack(redis.call('HMGET', state, 'gen', 'created', 'fresh'))
 if generation then return {generation, now - created, was_fresh} end

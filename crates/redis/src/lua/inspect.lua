@@ -4,7 +4,7 @@
 --       kept.
 -- Returns {'DONE', reason why INFO failed or ''}. Sets in the state:
 --       memory: the policy of eviction, the number of evicted keys, and 1 if no memory is left;
---       gone: the number of slices whose table was lost within the last hour, and some of the tables; '' for none.
+--       gone: the number of slices whose table was found missing in the last hour, and some of the tables; '' for none.
 local state, quarantine, revisions, now = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[2])
 local function ask(...) -- Returns the reply, or nil if there is no reply or the command failed.
   local reply = redis.pcall(...)

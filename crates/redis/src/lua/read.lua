@@ -1,5 +1,5 @@
 -- If the state has the given version, reads entries that are not folded, or fields that a round changes.
--- KEYS  1 state, 2 journal, 3 lease, then a key of fields for each group.
+-- KEYS  1 state (hello.lua has its fields), 2 journal, 3 lease, then a key of fields for each group.
 -- ARGV  1 version, 2 instance, 3 time to live of the lease in ms, 4 most bytes of entries or '' for none, 5 the entry
 --       after which to begin, 6 the time or '' for TIME, 7 most bytes of one entry, then for each group: HMGET or
 --       ZMSCORE, n, and n fields.
@@ -11,10 +11,10 @@ if v ~= ARGV[1] then return {'STALE'} end
 redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 local result, a = {'READ', head, ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]}, 7
 if ARGV[4] ~= '' then
-  -- Reads entries up to the end of a begun round, or else up to `head`. Entries of another program come after `head`.
+  -- Reads entries up to the end of a begun round, or else up to `head`: entries after `head` are of another program.
   local from, till, left, most = '(' .. ARGV[5], upto ~= '' and upto or head, tonumber(ARGV[4]), tonumber(ARGV[7])
-  -- A failover since the previous read may have lost entries, but not the version. Then the last entry of the previous
-  -- read is missing.
+  -- A failover since the previous read may have lost entries without a change of the version. Then the last entry of
+  -- the previous read is missing.
   if ARGV[5] ~= low and #redis.call('XRANGE', KEYS[2], ARGV[5], ARGV[5]) == 0 then return {'STALE'} end
   local entries, page = {}, nil
   repeat

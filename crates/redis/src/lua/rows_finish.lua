@@ -1,9 +1,9 @@
--- Ends the lease of a row. A result is dropped if the row has changed since the lease.
+-- Ends the lease of a row. A result is dropped if the row's schedule has changed since the lease.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 the cached row.
 -- ARGV  1 time or '' for TIME, 2 token, 3 id, 4 due or '' for a row without a schedule, 5 'ROW', 'MISSING', 'DROPPED'
 --       or 'FAILED', 6 the row, or the reason of the failure, 7 ttl in ms or '', 8 factor for the delay of a row that
 --       was scheduled together with other rows, 9 backoff in s.
--- Returns {1, or 0 if another holder has the lease or the row has changed; seconds until the row is due, or ''}.
+-- Returns {1, or 0 if another holder has the lease or the schedule has changed; seconds until the row is due, or ''}.
 local time = redis.call('TIME')
 local now = tonumber(ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]))
 local id, due, kind = ARGV[3], ARGV[4], ARGV[5]

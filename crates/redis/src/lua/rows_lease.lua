@@ -3,9 +3,9 @@
 -- ARGV  1 time or '' for the server's time, 2 token, 3 seconds of the lease, 4 'DUE' for rows that are due, 'ROW' for
 --       one row, 'FREE' for one row that is neither leased nor cached, 5 maximum number of rows for 'DUE', otherwise
 --       the id, 6 maximum bytes of a cached row that can be read, for 'FREE' only.
--- Returns {leased, seconds until the next row is due or '', garbage, gone}. `leased` has the id, the due time or '' and
---       the failures of each leased row, and `garbage` the id and the reason of each entry that is not a row. `gone`
---       has the ids without a positive delay, which rows_drop.lua removes together with their cached rows.
+-- Returns {leased, seconds until another row can be leased or '', garbage, gone}. `leased` has the id, the due time or
+--       '', and the failures of each leased row; `garbage` has the id and the reason of each entry that is not a row;
+--       `gone` has the ids without a positive delay, which rows_drop.lua removes together with their cached rows.
 local time = redis.call('TIME')
 local now = tonumber(ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]))
 local leased, garbage, gone, next_due, until_time = {}, {}, {}, nil, string.format('%.6f', now + ARGV[3])

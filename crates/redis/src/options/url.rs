@@ -75,7 +75,8 @@ fn differ_in_address_only(one: &ConnectionInfo, other: &ConnectionInfo) -> bool 
         && is_tls(one) == is_tls(other)
 }
 
-/// Parses the name of a service, or a URL with the name as host. With TLS for the Sentinels, the primary must use TLS.
+/// Parses the name of a service in Sentinel, or a URL with this name as its host. If Sentinels are reached by TLS, the
+/// primary must be too.
 pub(super) fn parse_service(
     field: &'static str,
     service: &str,
@@ -109,7 +110,8 @@ fn is_tls(url: &str) -> bool {
     url.starts_with("rediss://") || url.starts_with("valkeys://")
 }
 
-/// A URL without the text between the scheme and the last `@`, and without the query: both could contain a password.
+/// A URL without the text between the scheme and the last `@`, and without query and fragment: each could contain a
+/// password.
 fn without_password(url: &str) -> String {
     let (scheme, address) = url.split_at(url.find("://").map_or(0, |at| at + 3));
     let (user, host) = match address.rsplit_once('@') {

@@ -38,7 +38,6 @@ impl RedisStore {
     }
 }
 
-/// The slices of a counter's hash with their counts, without fields that are not slices.
 pub(super) fn slices_of(hash: &Value) -> Vec<SliceCount> {
     let mut slices: Vec<_> = pairs(hash)
         .filter_map(|(slice, n)| Some(SliceCount::new(int(slice)?, int(n)?)))

@@ -50,7 +50,7 @@ impl RedisStore {
         let mut alive: Vec<_> = (alive.iter().flat_map(pairs))
             .filter_map(instance)
             .collect();
-        // A key of another type counts as 0 here: the code that lists the key reports the problem.
+        // A key of another type counts as 0 here. The read of its names reports the problem.
         let mut number = || count(&replies.replies.next()?.ok()?);
         let [pages, timers] = [number(), number()].map(Option::unwrap_or_default);
         let mut recent = Vec::new();

@@ -11,7 +11,7 @@ use super::large_keys::Reply;
 use super::value::problem;
 use tower_pulse_model::snapshot::Problem;
 
-/// Replies that report an error as a problem of the key.
+/// Replies whose errors are reported as problems of their keys.
 pub(super) struct Replies<'a> {
     pub(super) replies: std::vec::IntoIter<Reply>,
     problems: &'a mut Vec<Problem>,
@@ -23,7 +23,7 @@ impl<'a> Replies<'a> {
         Self { replies, problems }
     }
 
-    /// The next reply; `None` if the key is of another type, which is reported as a problem.
+    /// The next reply; `None` if the key is of another type or too large, which is reported as a problem.
     pub(super) fn next(&mut self, key: &str) -> Option<Value> {
         match self.replies.next()? {
             Ok(value) => Some(value),

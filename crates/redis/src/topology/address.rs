@@ -15,7 +15,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// An address that a server has announced. `None` if no connection to this address is possible.
+    /// An address that a server has announced. `None` if the host or the port is invalid.
     pub(crate) fn announced(host: &str, port: u16) -> Option<Self> {
         let is_host = (1..=MAX_HOST_BYTES).contains(&host.len())
             && host.bytes().all(|byte| {

@@ -8,7 +8,6 @@ use crate::value::{int, items, text};
 /// The most nodes of a cluster that are remembered.
 const MAX_NODES: usize = 64;
 
-/// Reads a Sentinel's answer: the host and the port of the primary.
 pub(super) fn named_by_sentinel(reply: &Value) -> Option<Address> {
     match items(reply) {
         [host, port] => announced(text(host), port),
@@ -16,8 +15,9 @@ pub(super) fn named_by_sentinel(reply: &Value) -> Option<Address> {
     }
 }
 
-/// Reads the answer to CLUSTER SLOTS: `first slot, last slot, owner, replicas…`, where each node is `host, port, id,
-/// …`. A missing or empty host means the host of the asked node. Returns the owner of a slot, and all nodes.
+/// Reads the answer to CLUSTER SLOTS: ranges of the form `first slot, last slot, owner, replicas…`, where each node is
+/// `host, port, id, …`. A missing or empty host means the host of the asked node. Returns the owner of a slot, and all
+/// nodes.
 pub(super) fn named_by_node(
     reply: &Value,
     slot: u16,
@@ -59,14 +59,14 @@ fn announced(host: Option<&str>, port: &Value) -> Option<Address> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) node: Address,
-    /// If `true`, the slot is being moved to the node, which already has the key: only this command goes there, after
-    /// ASKING. If `false`, the node owns the slot.
+    /// If `true`, the slot is being moved to the node, and its owner does not have the key (any more). Then only this
+    /// command goes to the node, after ASKING. If `false`, the node owns the slot.
     pub(crate) is_asking: bool,
 }
 
 impl Redirect {
-    /// Parses an error such as `MOVED 3999 127.0.0.1:6381`. `None` if it is not a redirect, concerns another slot, or
-    /// has no address. An empty host means the host of the node that answered.
+    /// Parses an error such as `MOVED 3999 127.0.0.1:6381`. `None` if the error is no redirect, concerns another slot,
+    /// or has no address. An empty host means the host of the node that answered.
     pub(super) fn parse(reply: &Value, slot: u16, answered_by: &str) -> Option<Self> {
         let Value::ServerError(error) = reply else {
             return None;

@@ -2,9 +2,9 @@
 //! names.
 //!
 //! The clients of the crate `redis` for clusters and Sentinel are not used. The cluster client connects to every
-//! primary and replica, although all keys of a service are in one slot. So the connections of a fleet would grow with
-//! the number of nodes. The Sentinel client asks only when a connection fails, but a primary that is cut off from the
-//! other servers accepts writes without an error.
+//! primary and replica, although all keys of a service are in one slot, so the connections of a fleet would grow with
+//! the number of nodes. The Sentinel client asks only when a connection fails. A primary that is cut off from the other
+//! servers, however, still accepts writes without an error.
 
 mod address;
 mod answer;
@@ -52,7 +52,7 @@ pub(crate) enum Layout {
 pub(crate) struct Topology {
     /// The slot of all keys.
     slot: u16,
-    /// Connects to the servers to ask: the seeds of a cluster, or the Sentinels.
+    /// Connects to the servers to ask: nodes of the cluster, or the Sentinels.
     dialer: Arc<Dialer>,
     found: Mutex<Found>,
     has_calls: AtomicBool,
@@ -130,7 +130,6 @@ impl Topology {
         lock(&self.found).server.clone()
     }
 
-    /// How often another server was named. A connection from before a change may lead to the wrong server.
     pub(crate) fn changes(&self) -> u64 {
         lock(&self.found).changes
     }
@@ -232,7 +231,7 @@ impl Topology {
     }
 
     /// Notes a call. Returns whether [`Self::ask_while_called`] must run, which is necessary with Sentinels.
-    pub(crate) fn called(&self) -> bool {
+    pub(crate) fn note_call(&self) -> bool {
         self.has_calls.store(true, Ordering::Relaxed);
         matches!(self.layout(), Layout::Sentinel(_))
     }
@@ -246,7 +245,7 @@ impl Topology {
         }
     }
 
-    /// Asks without waiting for the interval to end.
+    /// Makes [`Self::ask_while_called`] ask at once.
     pub(crate) fn ask_soon(&self) {
         self.sooner.notify_one();
     }
@@ -329,7 +328,6 @@ impl Topology {
         Ok((asked, self.reach(server)?, nodes.collect()))
     }
 
-    /// Maps an announced address to a reachable one.
     fn reach(&self, announced: Address) -> Result<Address> {
         let map = self.dialer.options.address_map.as_ref();
         let Some(mapped) = map.and_then(|map| map(&announced.to_string())) else {

@@ -14,8 +14,8 @@ const HEAD_START: Duration = Duration::from_millis(150);
 /// Returns the first answer. When a server fails, the next server is asked at once.
 ///
 /// # Errors
-/// Fails if no server answered. The error has the reasons of the first three failures, and the kind of error of the
-/// first server that responded.
+/// Fails if no server answered. The error has the reasons of the first three failures. Its kind is that of the first
+/// error that a server sent, or [`StoreErrorKind::Unreachable`].
 pub(super) async fn first_answer<T: Send + 'static>(
     servers: Vec<Address>,
     ask: impl Fn(Address) -> StoreFuture<'static, T>,
@@ -32,7 +32,7 @@ pub(super) async fn first_answer<T: Send + 'static>(
         match tokio::time::timeout(head_start, asked.join_next()).await {
             Ok(Some(Ok(Ok(answer)))) => return Ok(answer),
             Ok(Some(Ok(Err(error)))) => failures.push(error),
-            // The next server is asked. No task panics.
+            // The server is late, so the next server is asked too. A task never panics.
             Ok(Some(Err(_))) | Err(_) => {}
             Ok(None) => break,
         }

@@ -8,7 +8,6 @@ use crate::accessibility::assert_accessible;
 const ADVICE: &str = "[data-panel=advice]";
 const UNMATCHED: &str = "path?context=%3Cunmatched%3E";
 
-/// Waits until the warnings at the top of the dashboard contain a text.
 async fn until_warned(page: &Page, text: &str) {
     page.until(&format!("$('#warnings').innerText.includes('{text}')"))
         .await;

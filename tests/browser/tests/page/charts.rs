@@ -104,7 +104,7 @@ async fn a_chart_has_lines_and_is_also_a_table_and_a_file() {
     let begin = label.trim_end_matches('…');
     assert!(whole.starts_with(begin) && label != whole, "{label}");
 
-    // One crosshair is shown in all charts, with the values of all series.
+    // The crosshair is shown in both charts, and the tip has the values of all series.
     page.hover(&format!("{LATENCY} .plot[role=slider]")).await;
     page.until(
         "$$('[data-chart] .crosshair').filter((line) => line.getAttribute('d')).length === 2",
@@ -196,7 +196,7 @@ async fn quiet_minutes_break_the_line_and_minutes_without_a_service_are_hatched(
 async fn requests_are_per_minute_or_per_second_everywhere() {
     const TICK: &str = "$$('[data-chart=hits] svg text.value').at(-1)?.textContent";
     const TILE: &str = "$('[data-tile=requests] .delta').innerText";
-    // Three requests of one path in each minute.
+    // Three requests of one path in each minute that is not quiet.
     let service = Service::with_quiet_minutes(true).await;
     let page = Page::open(&service.screen("overview?range=1h")).await;
     for (unit, name, value) in [
@@ -218,7 +218,6 @@ async fn requests_are_per_minute_or_per_second_everywhere() {
         "/^0.0\\d+\\/s$/.test($('table[data-table=paths] td[data-column=count]')?.innerText)",
     )
     .await;
-    // The name of a saved file contains the range.
     page.show("paths?from=1767225600&to=1767229200").await;
     page.until("location.hash.includes('1767225600')").await;
     let (name, csv) = save(&page, "paths", "csv").await;

@@ -83,7 +83,6 @@ async fn a_click_on_a_cell_lists_its_kept_requests() {
     let columns = page.texts(&format!("{LATENCY} thead th")).await;
     let is_range = columns[1].contains(" – ") && columns[1].ends_with("ms");
     assert!(is_range, "{columns:?}");
-    // The distribution is also a table.
     page.click("[data-panel=histogram] [data-view=table]").await;
     page.until_hidden("[data-panel=histogram] svg").await;
     let mut now = column(&page, "distribution", "now").await;
@@ -106,14 +105,14 @@ async fn a_click_on_a_cell_lists_its_kept_requests() {
 }
 
 #[tokio::test]
-async fn the_heat_map_of_all_paths_lists_requests_of_each() {
+async fn the_heat_map_of_all_paths_links_its_requests_to_their_paths() {
     let page = open(
         "slow_query",
         "overview?range=1h&heat=1&hide=mean,p50,p95,p99",
     )
     .await;
     page.until_shown(&format!("{LATENCY} .heat-7")).await;
-    // The slowest requests are in the list of the hour, so a cell of the top row lists some of its requests.
+    // The store keeps the slowest requests of each hour, so a cell of the top row lists some of its requests.
     page.focus(PLOT).await;
     page.press("End").await;
     for _ in 0..48 {

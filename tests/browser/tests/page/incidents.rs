@@ -1,4 +1,4 @@
-//! Seven questions about each incident of the demo: what changed? Which page do I fix first? Since when? My code or the
+//! Seven questions about incidents of the demo: what changed? Which page do I fix first? Since when? My code or the
 //! database? Which requests? Which instance? Did my deploy do it? The dashboard must show each answer after at most two
 //! clicks, at 1280 x 900 without scrolling. The first screen shows the cause, on a phone too.
 
@@ -17,7 +17,7 @@ use crate::{column, keys};
 #[derive(Default)]
 struct Incident {
     kind: &'static str,
-    /// The cause in words: a regular expression.
+    /// A regular expression for the text that names the cause.
     cause: &'static str,
     /// The affected page; `None` if all pages of an instance are affected.
     context: Option<&'static str>,
@@ -38,7 +38,7 @@ const REQUEST: &str = "table[data-table=slow-requests] tbody tr";
 const INSTANCE: &str = "table[data-table=instances] tbody tr";
 const CHANGE: &str = "[data-panel=change]";
 
-/// Whether a row shows an increase of more than half, such as `+52%` or `3.0×`.
+/// Whether a row shows an increase by more than 50 %, such as `+52%` or `3.0×`.
 const IS_SLOW: &str = "((row) => row.innerText.split(/\\s+/).map((word) => word.endsWith('×') ? parseFloat(word)
     : /^[+±−][\\d.]+%$/.test(word) ? 1 + (word[0] === '−' ? -1 : 1) * parseFloat(word.slice(1)) / 100 : NaN)
     .find((ratio) => !Number.isNaN(ratio)) > 1.5)";
@@ -57,14 +57,14 @@ fn is_about(change: &Value, instance: &str) -> bool {
     change["instance"] == instance || suspects.any(|suspect| is_one(suspect).contains(&true))
 }
 
-/// Panics if the API lists a change that is not of the incident, or has ended.
+/// Panics if the API lists a change that the incident did not cause, or that has ended.
 async fn assert_no_other_change(shop: &Shop, kind: &str, context: Option<&str>) {
     let (began, live) = (shop.incident_began(), shop.past_ended() - 60);
     let mut client = Client::connect(shop.demo().address()).await;
     let answer = client.json("/admin/pulse/api/changes?limit=1000").await;
     for change in answer["changes"].as_array().expect("a list") {
         let since = change["since"].as_i64().expect("a time");
-        // On a machine that is busy with other tests, live pages may really be slower.
+        // On a busy machine, live pages may really be slower.
         if since >= live {
             continue;
         }
@@ -97,7 +97,7 @@ async fn open(shop: &Shop, kind: &str, context: Option<&str>, cause: &str) -> (P
     (page, change)
 }
 
-/// Answers all questions. Returns the tab, at the screen of the path.
+/// Reads the answers to all questions. Returns the tab, at the screen of the path.
 async fn explain(shop: &Shop, incident: &Incident) -> Page {
     let (page, change) = open(shop, incident.kind, incident.context, incident.cause).await;
     let began = shop.incident_began();
@@ -212,7 +212,7 @@ async fn a_bad_deploy_is_explained() {
         ..Incident::default()
     };
     let page = explain(Shop::with("bad_deploy").await, &incident).await;
-    // The change's ratio is of web-1 and web-2 only.
+    // The ratio is that of web-1 and web-2, not of all instances.
     page.until(&format!(
         "/(2\\.\\d×|\\+(8|9|10)\\d%) slower on web-1 and web-2/.test($('{CHANGE}').innerText)"
     ))
@@ -222,7 +222,7 @@ async fn a_bad_deploy_is_explained() {
         let is_of_version = format!("$('{row}').innerText.includes('{version}')");
         until_seen(&page, &row, &is_of_version).await;
     }
-    // The screen of a slow instance names its slow path, whatever the range is.
+    // The screen of a slow instance names its slow path.
     page.show("instance/web-1?range=1h").await;
     page.until(
         "/^Only GET .products.* slower here/.test($('[data-panel=instance] .change')?.innerText)",
@@ -279,7 +279,8 @@ async fn failures_are_explained() {
     assert_failure_is_shown(&shop, &page).await;
 }
 
-/// Reads the kind of error and its message on the screen of the failing path. Opens the codes and all kinds.
+/// Reads the kind of error and its message on the screen of the failing path. Then opens the status codes, and the list
+/// of all kinds.
 async fn assert_failure_is_shown(shop: &Shop, page: &Page) {
     const FIRST: &str = "[data-panel=change] li[data-kind=failing] .change";
     const NAMES: &str = r"/^[23]\d% fail: payment_timeout \(timer payment\)$/";
@@ -353,7 +354,7 @@ async fn a_bad_instance_is_explained_and_has_a_screen() {
         .await;
     page.until_fragment_has("instance/web-3").await;
     page.until_screen("instance").await;
-    // The screen shows the figures of the range first, and then those since the change.
+    // The screen first shows the figures of the range, and a moment later those since the change.
     let all = "/^It is the instance, not a page: \\d of its [78] paths are surely slower, about 2\\.\\d× the others\\.$/";
     page.until(&format!("{all}.test({VERDICT})")).await;
     let change = page.text(CHANGE).await;
@@ -372,7 +373,7 @@ async fn a_bad_instance_is_explained_and_has_a_screen() {
             format!("$('[data-chart={chart}] .plot path.c-mean').getAttribute('d').length > 50");
         page.until(&line).await;
     }
-    // The URL has the state, and the instance's table links to its pages.
+    // The URL has the state, so a reload shows the same screen.
     page.reload().await;
     // The button moves the table, so the button must be shown before the click.
     page.until_shown(".acknowledgement button").await;
@@ -503,7 +504,7 @@ async fn a_path_that_blocks_its_worker_is_found_by_its_longest_poll() {
         "{goes}.test($('[data-panel=time-goes] .polls:not([hidden])')?.innerText)"
     ))
     .await;
-    // Only minutes of the simulated past, because other load on the machine also makes live polls long.
+    // Asks only about minutes of the simulated past, because other load on the machine also makes live polls long.
     let to = shop.past_ended() / 60 * 60;
     page.show(&format!(
         "paths?from={}&to={to}&sort=longest_poll",

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::open;
 
-/// Visits all screens in a window of this size, and waits on each until an expression lists no faults.
+/// Visits all screens in a window of this size. Waits on each screen until the expression `faults` lists nothing.
 async fn visit_without_faults(size: Size, faults: &str) -> Page {
     let shop = Shop::with("bad_deploy").await;
     let page = Page::empty().await;
@@ -30,10 +30,11 @@ async fn a_phone_shows_names_with_two_figures_and_has_buttons_for_fingers() {
     const SMALL: &str = "$$('button, select, summary, .button, .segments span, nav a, a.open, :is(td, .links, .crumbs, .todo) a, \
         input:not([type=radio], [type=checkbox])').filter((one) => one.checkVisibility() && one.getClientRects().length
         && one.getBoundingClientRect().height < 39.5)";
-    // The rows to fix first are cards with all figures, and a week has all its hours.
-    const OTHERS: &str = "$$('main table:not([data-table=week], [data-table=fix-first]) tbody tr[data-key]').filter((row) =>
+    // Rows show three cells. The exceptions are the table of the week, and the pages to fix first, whose rows are cards
+    // with all figures.
+    const UNEVEN: &str = "$$('main table:not([data-table=week], [data-table=fix-first]) tbody tr[data-key]').filter((row) =>
         row.checkVisibility() && [...row.cells].filter((cell) => cell.checkVisibility()).length !== 3)";
-    let faults = format!("[...{BESIDE}, ...{SMALL}, ...{OTHERS}]");
+    let faults = format!("[...{BESIDE}, ...{SMALL}, ...{UNEVEN}]");
     let page = visit_without_faults(Size::PHONE, &faults).await;
     for control in ["#freeze", "#pause", "#export summary", "#status"] {
         assert!(page.is_shown(control).await, "{control}");
@@ -55,7 +56,6 @@ async fn a_phone_shows_names_with_two_figures_and_has_buttons_for_fingers() {
         "getComputedStyle({mean}, '::before').content.includes('Mean')"
     ))
     .await;
-    // One press shows the other columns.
     page.show("paths?range=1h").await;
     page.click("[data-panel=paths] button.more").await;
     page.until_shown("table[data-table=paths] td[data-column=max]")

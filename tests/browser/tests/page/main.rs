@@ -1,4 +1,4 @@
-//! The dashboard of a real demo in a real browser.
+//! Tests the dashboard in a real browser.
 
 mod accessibility;
 mod advice;
@@ -38,7 +38,7 @@ async fn until_polled(page: &Page, more: usize) {
     .await;
 }
 
-/// Clicks on a button of a card or a chart, and opens the menu first if a menu has the button.
+/// Clicks on a button within `root`. If the button is in a closed menu, opens the menu first.
 async fn click_in_menu(page: &Page, root: &str, button: &str) {
     let button = format!("{root} {button}");
     if !page.is_shown(&button).await {

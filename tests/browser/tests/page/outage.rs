@@ -45,7 +45,8 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
         other.until(&has_rows).await;
         others.push((other, has_rows));
     }
-    // The shown requests may come from the other instance. This instance notices a reset only after it has flushed.
+    // An instance notices a reset only after it has flushed. The requests shown so far may be those of the other
+    // instance.
     let mut client = Client::connect(shop.demo().address()).await;
     let mut health = async || client.json("/admin/pulse/api/health").await;
     until("the instance flushes", async || {
@@ -75,7 +76,7 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
     leave_and_come_back(&page, "5m").await;
     page.until(&format!("Number({REQUESTS}) > 0")).await;
 
-    // Tabs that are opened during the outage.
+    // Opens more tabs during the outage.
     let to = Clock::system().now_seconds() / 60 * 60;
     let zoomed = format!("overview?from={}&to={to}", to - 600);
     for screen in ["overview?refresh=1", &zoomed] {
@@ -91,26 +92,28 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
         assert!(!is_shown, "an empty skeleton, or figures that are made up");
         others.push((fresh, String::new()));
     }
-    let well = Page::empty().await;
-    well.tolerate("503");
-    well.load(&shop.screen("health?refresh=1")).await;
-    well.until("$$('[data-panel^=health-] dd[data-fact]').length > 10")
+    let health_page = Page::empty().await;
+    health_page.tolerate("503");
+    health_page.load(&shop.screen("health?refresh=1")).await;
+    health_page
+        .until("$$('[data-panel^=health-] dd[data-fact]').length > 10")
         .await;
-    well.until("$('[data-panel=well]').innerText.includes('unreachable')")
+    health_page
+        .until("$('[data-panel=well]').innerText.includes('unreachable')")
         .await;
-    assert_ne!(well.eval::<String>(STATUS).await, "ok");
+    assert_ne!(health_page.eval::<String>(STATUS).await, "ok");
 
     shop.redis().restart().await;
     for (other, _) in &others {
         other.until(IS_BACK).await;
     }
-    // The server has lost its data.
+    // The restarted server has lost its data.
     page.until("$$('#warnings li').some((one) => /reset|lost/i.test(one.innerText) && one.checkVisibility())")
         .await;
     drop(others);
     // Chromium may report the end of the service as any of several errors.
     page.tolerate("net::ERR_");
-    well.tolerate("net::ERR_");
+    health_page.tolerate("net::ERR_");
     shop.demo().kill_9();
     page.until(&format!("{STATUS} === 'unreachable' && {IS_REPORTED_ONCE}"))
         .await;
@@ -208,7 +211,7 @@ fn answer_no_requests(questions: &[&str], answers: &mut [Value]) {
     answers[overview.expect("the question overview")]["body"]["window"]["count"] = json!(0);
 }
 
-/// Panics unless the dashboard still shows the newest requests while the store is away.
+/// Panics unless the dashboard still shows the newest answer while the store is away.
 async fn assert_newest_answer_stays(proxy: &ReverseProxy) {
     let page = Page::open(&proxy.screen("overview?range=1h&refresh=1")).await;
     page.until(IS_AWAY).await;
@@ -218,7 +221,6 @@ async fn assert_newest_answer_stays(proxy: &ReverseProxy) {
     assert_eq!(page.eval::<String>(REQUESTS).await, requests);
 }
 
-/// While a range has no requests, the overview also asks whether the service had requests in the last week.
 #[tokio::test]
 async fn the_newest_answer_of_a_range_stays_during_an_outage() {
     let shop = Shop::with("slow_query").await;
@@ -235,7 +237,7 @@ async fn the_newest_answer_of_a_range_stays_during_an_outage() {
 
     let has_asked = AtomicBool::new(false);
     proxy.alter_answers(move |questions, answers| {
-        // The question whether the service had requests in the last week.
+        // If a range has no requests, the overview also asks for the paths of the last week.
         if questions.contains(&"paths") {
             has_asked.store(true, Ordering::SeqCst);
         } else if has_asked.load(Ordering::SeqCst) {

@@ -1,4 +1,4 @@
-//! Every screen works at each path where the dashboard can be mounted, and with each store.
+//! The dashboard works at each path where it can be mounted. Every screen works with a store in memory and in Redis.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,6 @@ async fn every_screen_is_drawn_on_redis_with_two_instances_and_cached_rows() {
     const ROWS: &str = "section[data-panel=rows]";
     let shop = Shop::on_redis().await;
     let page = Page::open(&shop.url()).await;
-    // The demo always has requests.
     page.until("/[1-9]/.test($('[data-tile=requests] .value').textContent) && $('table[data-table=fix-first] tbody tr')")
         .await;
     assert!(!page.is_shown("[data-panel=empty]").await);

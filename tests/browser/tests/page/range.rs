@@ -16,7 +16,6 @@ const IS_WHOLE: &str = "!/[?&]from=/.test(location.hash)";
 const IS_PAUSED: &str = "/paused/i.test($('#updated').innerText)";
 const REQUESTS: &str = "$('[data-tile=requests] .value').innerText";
 
-/// The range in the URL.
 async fn range(page: &Page) -> (i64, i64) {
     page.eval("['from', 'to'].map((name) => Number(new URLSearchParams(location.hash.split('?')[1]).get(name)))")
         .await
@@ -90,7 +89,7 @@ async fn every_range_and_screen_is_in_the_browsers_history() {
     for range in ["5m", "15m", "6h", "24h", "7d"] {
         choose(&page, range).await;
     }
-    // A phone shows all choices of the range beside the note that little was recorded.
+    // A phone has room for all choices of the range beside the note about missing data.
     page.resize(Size::PHONE).await;
     page.until_shown("#complete").await;
     page.until("(({scrollWidth, clientWidth}) => clientWidth > 200 && scrollWidth <= clientWidth)($('.tools .segments'))")
@@ -128,7 +127,7 @@ async fn months_are_offered_if_the_history_has_them() {
     let page = Page::open(&service.screen("overview?range=1h")).await;
     page.until(&format!("{OFFERED} === '30d,90d'")).await;
     choose(&page, "30d").await;
-    // The range begins with a whole day.
+    // The range begins with a whole day, so there may be six requests more.
     page.until(&format!(
         "((n) => n >= 180 && n <= 186)(Number({REQUESTS}))"
     ))
@@ -138,7 +137,6 @@ async fn months_are_offered_if_the_history_has_them() {
 
 #[tokio::test]
 async fn a_frozen_link_shows_the_same_figures_in_another_tab() {
-    // The tiles and the table, and the state of their controls.
     const SHOWN: &str = "[...$$(['[data-tile]:not([data-tile=in-flight]) .value', 'table[data-table=paths] tbody td', '#unzoom',
         'th[aria-sort]:not([aria-sort=none])', 'button[data-series][aria-pressed=false]'].join())
         .map((element) => element.innerText), $('#filter')?.value ?? '', decodeURIComponent(location.hash)]";
@@ -163,16 +161,16 @@ async fn a_frozen_link_shows_the_same_figures_in_another_tab() {
 
 #[tokio::test]
 async fn nothing_is_asked_while_hidden_or_paused_or_zoomed_or_frozen() {
-    let clock = open("slow_query", "overview?range=5m&refresh=1").await;
+    let other = open("slow_query", "overview?range=5m&refresh=1").await;
     let page = open("slow_query", "overview?range=5m&refresh=1").await;
-    for page in [&clock, &page] {
+    for page in [&other, &page] {
         page.hasten().await;
         until_polled(page, 2).await;
     }
     let assert_silent = async |state: &str| {
         let before = page.polls().await.len();
         // Another tab's polls show that enough time has passed.
-        until_polled(&clock, 6).await;
+        until_polled(&other, 6).await;
         let polls = page.polls().await.len();
         assert_eq!(polls, before, "the dashboard polls while {state}");
     };
@@ -185,7 +183,7 @@ async fn nothing_is_asked_while_hidden_or_paused_or_zoomed_or_frozen() {
     };
     hide(true).await;
     // A poll that was in progress may still end.
-    until_polled(&clock, 3).await;
+    until_polled(&other, 3).await;
     assert_silent("hidden").await;
     hide(false).await;
     until_polled(&page, 2).await;
@@ -240,11 +238,10 @@ async fn times_are_local_or_utc() {
 
 #[tokio::test]
 async fn rates_are_requests_per_recorded_time() {
-    // The numbers of requests and of requests per minute.
     const RATES: &str = "['.value', '.delta'].map((part) => $(`[data-tile=requests] ${part}`)?.innerText.split('/min')[0]
         .replace(/[^0-9.k]/g, '') ?? '')";
     let minute = Shop::with("slow_query").await.past_ended() / 60 * 60 - 600;
-    // The range neither begins nor ends at the start of a minute. The stored slices are minutes.
+    // The range is a part of one minute. The stored slices are minutes, so the answer is about the whole minute.
     let screen = format!("overview?from={}&to={}", minute + 7, minute + 12);
     let page = open("slow_query", &screen).await;
     let is_filled = |shown: &Vec<String>| !shown[0].is_empty();
@@ -268,7 +265,7 @@ async fn a_range_is_compared_with_yesterday_a_week_ago_or_a_chosen_time() {
     set(&page, "#against", "yesterday").await;
     page.until(&format!("{TITLE}.startsWith('20.0 ms yesterday, ')"))
         .await;
-    // The dashboard shows the compared time of the answer.
+    // The dashboard shows the start and the end of the time that the answer compares with.
     let mut client = Client::connect(service.address()).await;
     let uri = "/admin/pulse/api/overview?window=6h&against=yesterday";
     let before = client.json(uri).await["window"]["before"].take();

@@ -13,7 +13,6 @@ const SEARCH: &str = "GET /search";
 /// Whether the icon of the tab has the dot that shows a problem.
 const HAS_DOT: &str = "$('#icon').href.includes('circle')";
 
-/// The tag of an ongoing change beside a name in a table.
 fn change_tag_of(table: &str, key: &str) -> String {
     format!("table[data-table={table}] tr[data-key='{key}'] .tag.change")
 }

@@ -52,7 +52,6 @@ async fn one_path_does_not_fill_the_table_and_each_filter_is_part_of_the_url() {
     until_counted(&page, 0, 1).await;
     page.until_fragment_has("status=5xx").await;
     assert_eq!(column(&page, "slowest-requests", "status").await, ["503"]);
-    // The URL alone restores the same rows.
     page.reload().await;
     until_counted(&page, 0, 1).await;
     // An instance without such a request is not offered, but a link may name the instance.
@@ -76,7 +75,6 @@ async fn one_path_does_not_fill_the_table_and_each_filter_is_part_of_the_url() {
     until_counted(&page, 5, 0).await;
     page.until_fragment_has("q=REPORT").await;
 
-    // A refused filter is explained.
     page.go(&service.screen("slowest?status=never")).await;
     page.until(
         "$('[data-panel=slowest-requests] .note')?.textContent.includes('status must be one of')",
@@ -125,7 +123,7 @@ async fn a_request_opens_and_shows_its_parts() {
     assert_accessible(&page).await;
     page.click(&opener).await;
     page.until("!$('tr.details')").await;
-    // The layer has not seen this request.
+    // This request was recorded without the layer, which measures computing and waiting.
     page.go(&service.screen("slowest?context=POST%20%2Freport"))
         .await;
     page.until_shown(".opener").await;
@@ -168,7 +166,7 @@ async fn a_trace_id_is_copied_and_its_button_says_so() {
     page.until(&format!("window.copied === '{ID}'")).await;
     page.until(&says("Copy")).await;
 
-    // If the page cannot copy at all, it selects the id.
+    // If the page cannot copy at all, the id is selected.
     page.run("document.execCommand = () => false").await;
     page.click(&button).await;
     page.until(&says("Not copied")).await;
@@ -179,7 +177,8 @@ async fn a_trace_id_is_copied_and_its_button_says_so() {
 async fn a_trace_id_is_linked_to_where_traces_are_shown() {
     const URL: &str = "https://traces.example.com/{trace_id}?from={{base}}&a=$&";
     let service = Service::with_slow_requests(URL).await;
-    // Ids that a client has chosen. A browser would remove `..` from the link's path.
+    // A client has chosen these ids. The id `..` gets no link, because a browser would remove `..` from the link's
+    // path.
     let ids = ["a/../b?c=d#e&f\"'%<", "..", "javascript:alert(1)", ID];
     let special = "a%2F..%2Fb%3Fc%3Dd%23e%26f%22'%25%3C";
     let encoded = [special, "", "javascript%3Aalert(1)", ID];
@@ -232,7 +231,7 @@ async fn the_target_of_a_path_is_shown_in_words_and_numbers_and_is_the_same_ever
         "$('[data-panel=change] .bad-text').innerText === '{missed}'"
     ))
     .await;
-    // The tile and the distribution have this target, and not the target of all requests.
+    // The tile and the histogram have this target, not the target of all requests.
     const TILE: &str = "$('[data-tile=target]').innerText.replace(/\\s+/g, ' ')";
     page.until(&format!("/^Below 250 ms 88%/.test({TILE})"))
         .await;
@@ -282,7 +281,7 @@ async fn paths_and_requests_are_of_the_range_and_a_note_says_since_when_requests
         "{DURATIONS}[0] === '900 ms' && {MAX} === '900 ms'"
     ))
     .await;
-    // The slow minute was five minutes ago. The range ends before that minute.
+    // The slow minute was five minutes ago. This range ends ten minutes ago.
     let mut client = Client::connect(service.address()).await;
     let answer = client.json("/admin/pulse/api/paths?window=5m").await;
     let to = answer["from"].as_i64().unwrap() - 300;

@@ -16,7 +16,6 @@ fn past(shop: &Shop) -> String {
     format!("from={}&to={to}", to - 1_800)
 }
 
-/// The rows of the paths in a range.
 async fn paths(shop: &Shop, query: &str) -> Vec<Value> {
     let mut client = Client::connect(shop.demo().address()).await;
     let uri = format!("/admin/pulse/api/paths?{query}");
@@ -24,7 +23,6 @@ async fn paths(shop: &Shop, query: &str) -> Vec<Value> {
     serde_json::from_value(paths).expect("a list")
 }
 
-/// A field of each row.
 fn texts<'a>(rows: &'a [Value], field: &str) -> Vec<&'a str> {
     let texts = rows.iter().map(|row| row[field].as_str());
     texts.map(|text| text.expect("a text")).collect()

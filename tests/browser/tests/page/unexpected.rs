@@ -62,7 +62,6 @@ async fn each_screen_reports_an_answer_without_a_needed_field() {
         page.show(fragment).await;
         page.until(IS_WELL).await;
         page.until("$$('main tbody tr').length > 0").await;
-        // All alterations for the first screen, and two for each other screen.
         let tried = if number == 0 { 5 } else { 2 };
         for alter in alterations.into_iter().cycle().skip(number).take(tried) {
             proxy.alter_each(question, move |body| alter(body, field));

@@ -110,7 +110,7 @@ async fn a_call_that_the_client_gives_up_is_cancelled() {
     assert_counts(&fixture.pulse, &[(GET, &[(Success, 5), (Cancelled, 4)], 0)]).await;
 }
 
-/// At the deadline, the client or the server ends the call outside of all layers. The layer only sees that its request
+/// At the deadline, the client or the server ends the call outside of all layers. The layer only sees that the request
 /// is dropped.
 #[tokio::test]
 async fn a_call_beyond_its_deadline_is_cancelled() {

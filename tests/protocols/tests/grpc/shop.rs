@@ -1,4 +1,4 @@
-//! A gRPC service on a free port, like one that tonic's build generates.
+//! A gRPC service on a free port, like the services that `tonic-build` generates.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -62,7 +62,7 @@ impl Shop {
         }
     }
 
-    /// Refuses, or sends three numbers and then continues as the case demands.
+    /// Refuses, or sends three numbers. Depending on the case, the stream then ends, fails, or never ends.
     async fn list(case: String) -> Result<Response<Numbers>, Status> {
         if case == "refused" {
             return Err(Status::permission_denied("not you"));
@@ -160,7 +160,6 @@ impl Fixture {
         .await
     }
 
-    /// Starts a server by `serve`.
     pub(crate) async fn with<F>(serve: impl FnOnce(Listening, &Pulse) -> F) -> Self
     where
         F: Future<Output = Result<(), tonic::transport::Error>> + Send + 'static,

@@ -41,7 +41,7 @@ async fn a_body_is_one_request_however_it_ends() {
         let (bytes, trailers) = read_all(body).await.expect("a body");
         let sum = &trailers.expect("trailers")["x-sum"];
         assert_eq!((bytes, sum.as_bytes()), (4, &b"7"[..]));
-        let cut_off = service.cut_off();
+        let cut_off = service.outcome_if_cut_off();
         let (failed, errors) = match cut_off {
             Success => (Success, 0),
             _ => (BodyFailed, 1),

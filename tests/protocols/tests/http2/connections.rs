@@ -44,7 +44,7 @@ async fn a_connection_that_is_cut_cancels_waiting_requests_and_aborts_bodies() {
         assert_counts(
             &service.pulse,
             &[
-                ("GET /endless", &[(service.cut_off(), 4)], 0),
+                ("GET /endless", &[(service.outcome_if_cut_off(), 4)], 0),
                 ("GET /wait/{id}", &[(Cancelled, 10)], 0),
             ],
         )

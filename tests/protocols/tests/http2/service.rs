@@ -21,7 +21,6 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tower_pulse::{Outcome, Pulse};
 
-/// Bytes of a large body.
 pub(crate) const LARGE: usize = 8 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
 /// The most unread bytes of a stream: fewer than a large body has.
@@ -31,7 +30,7 @@ const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
 pub(crate) struct Service {
     pub(crate) pulse: Pulse,
-    /// Whether requests are timed to the end of the response's body, instead of its head.
+    /// Whether requests are timed to the end of the response's body, instead of the response's head.
     is_timed_to_body_end: bool,
     address: SocketAddr,
     /// Requests to `/wait` wait for a permit.
@@ -47,7 +46,7 @@ impl Drop for Service {
 }
 
 impl Service {
-    /// Runs a test twice: with requests timed to the head of the response, and to the end of its body.
+    /// Runs a test twice, once with requests timed to the response's head, once to the end of the response's body.
     pub(crate) async fn each(test: impl AsyncFn(&mut Self, Connection)) {
         for is_timed_to_body_end in [false, true] {
             let mut service = Self::start(is_timed_to_body_end).await;
@@ -62,7 +61,7 @@ impl Service {
     }
 
     /// The outcome of a response whose body is cut off.
-    pub(crate) fn cut_off(&self) -> Outcome {
+    pub(crate) fn outcome_if_cut_off(&self) -> Outcome {
         match self.is_timed_to_body_end {
             true => Outcome::BodyAborted,
             false => Outcome::Success,
@@ -142,7 +141,6 @@ impl Connection {
         self.begin(method, path, true).await
     }
 
-    /// Opens `streams` streams whose requests wait.
     pub(crate) async fn open_waiting(&mut self, streams: usize) -> Vec<Stream> {
         let mut waiting = Vec::new();
         for number in 0..streams {

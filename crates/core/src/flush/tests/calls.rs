@@ -34,7 +34,7 @@ async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
     let flushing = Flushing::new();
     flushing.record(1);
     let mut flush = Box::pin(flushing.flusher.flush());
-    // The flusher lets other tasks run after each call.
+    // The flusher yields after each call.
     assert!((&mut flush).now_or_never().is_none());
     flushing.record(2);
     flushing.recorder.drain();
@@ -46,7 +46,7 @@ async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
 #[tokio::test]
 async fn an_empty_flush_asks_whether_the_store_has_the_newest_call() {
     let flushing = Flushing::new();
-    // The first flush sends no call.
+    // There is no newest call yet, so this flush sends nothing.
     flushing.flush(0).await;
     flushing.flush(1).await;
     flushing.set(Behaviour::Failing(StoreErrorKind::Unreachable));
@@ -64,8 +64,8 @@ async fn a_call_has_about_16_contexts_or_64_at_the_shutdown() {
     for (is_shutdown, expected) in [(false, 16..=24), (true, 64..=80)] {
         for number in 0..200 {
             let name = format!("job {number}");
-            let entry = flushing.recorder.context(Kind::Timer, &name);
-            entry.record_measured(MS, Outcome::Success);
+            let handle = flushing.recorder.context(Kind::Timer, &name);
+            handle.record_measured(MS, Outcome::Success);
         }
         match is_shutdown {
             true => assert!(flushing.flusher.finish(SECOND).await.is_ok()),

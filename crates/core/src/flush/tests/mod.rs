@@ -1,5 +1,4 @@
-//! Tests of a flusher with a scripted store, in paused time. tests/journal tests failovers and resets of a real
-//! server.
+//! Tests of a flusher with a scripted store. `tests/journal` tests failovers and resets of a real server.
 
 mod calls;
 mod finish;
@@ -36,7 +35,6 @@ impl Scripted {
         appended.iter().map(|(_, call)| sent(call)).collect()
     }
 
-    /// The number and size of each call.
     fn sizes(&self) -> Vec<(u64, u64)> {
         let calls = self.calls().into_iter();
         calls.map(|(_, seq, requests)| (seq, requests)).collect()
@@ -61,7 +59,6 @@ impl Flushing {
         Self::with(None, Clock::system(), None)
     }
 
-    /// A flusher with this interval, and a manual clock that begins at `NOW`.
     fn at_interval(interval: Option<Duration>) -> (Self, ManualClock) {
         let (clock, manual_clock) = Clock::manual(NOW);
         (Self::with(None, clock, interval), manual_clock)
@@ -99,8 +96,8 @@ impl Flushing {
     }
 
     fn record(&self, requests: usize) {
-        let entry = self.recorder.context(Kind::Http, "GET /");
-        (0..requests).for_each(|_| entry.record_measured(MS, Outcome::Success));
+        let handle = self.recorder.context(Kind::Http, "GET /");
+        (0..requests).for_each(|_| handle.record_measured(MS, Outcome::Success));
     }
 
     async fn flush(&self, requests: usize) -> Option<Flushed> {

@@ -16,11 +16,11 @@ impl Flushing {
 async fn a_call_that_was_never_sent_cannot_be_a_duplicate() {
     let flushing = Flushing::new();
     flushing.answer([Appended::Duplicate(Receipt::default())]);
-    let name = flushing.flusher.status().instance;
+    let id = flushing.flusher.status().instance;
     flushing.flush(3).await;
-    let renamed = flushing.flusher.status().instance;
-    assert_ne!(renamed, name);
-    assert_eq!(flushing.store.calls(), [(name, 1, 3), (renamed, 1, 3)]);
+    let new_id = flushing.flusher.status().instance;
+    assert_ne!(new_id, id);
+    assert_eq!(flushing.store.calls(), [(id, 1, 3), (new_id, 1, 3)]);
     assert_eq!(flushing.resets_and_lost(), (1, 0));
 }
 
@@ -63,12 +63,12 @@ async fn with_a_garbled_fence_a_call_that_was_sent_before_is_lost() {
 
 #[tokio::test]
 async fn after_a_reset_a_call_is_sent_again_if_the_store_cannot_have_it() {
-    for (age, (id, is_fresh), is_renamed, lost) in [
-        // The generation began less than a minute before its last answer, so a failover has lost it with its calls.
+    for (age, (id, is_fresh), has_new_id, lost) in [
+        // The generation was younger than a minute at its last answer, so the reset counts as a failover.
         (49, ("next", true), false, 0),
-        // The store was emptied.
+        // The generation was a minute old, so the store was emptied.
         (50, ("next", true), true, 0),
-        // The store was not empty when the generation began, or it was restored to an earlier state.
+        // The new generation began in a store that was not empty, or is the first generation again.
         (49, ("next", false), true, 2),
         (49, ("first", true), true, 2),
     ] {
@@ -77,20 +77,20 @@ async fn after_a_reset_a_call_is_sent_again_if_the_store_cannot_have_it() {
         flushing.flush(1).await;
         manual_clock.advance(10 * SECOND);
         flushing.flush(1).await;
-        let name = flushing.flusher.status().instance;
-        // The time without an answer does not add to the age of the generation.
+        let instance = flushing.flusher.status().instance;
+        // The time since the last answer does not count as age of the generation.
         manual_clock.advance(100 * SECOND);
         *lock(&flushing.store.generation) = Some(generation_of(id, 0, is_fresh));
         flushing.answer([Appended::Reset]);
         flushing.flush(2).await;
         assert_eq!(flushing.resets_and_lost(), (1, lost), "{age} s, {id}");
-        let renamed = flushing.flusher.status().instance;
-        assert_eq!(renamed != name, is_renamed, "{age} s, {id}");
+        let new_instance = flushing.flusher.status().instance;
+        assert_eq!(new_instance != instance, has_new_id, "{age} s, {id}");
         let calls = flushing.store.sizes();
         assert_eq!(calls.last().map(|(_, requests)| *requests), Some(2));
         assert_eq!(calls.len() == 4, lost == 0, "{age} s, {id}");
         if lost > 0 {
-            // The next call reports the missing requests. The store is not asked for calls of the old id.
+            // The next call reports the missing requests. No call asks about the calls of the old id.
             flushing.flush(0).await;
             let appended = lock(&flushing.store.appended).pop();
             let (_, served) = appended.expect("there is a call").1.batch.served();

@@ -20,7 +20,7 @@ async fn a_store_that_asks_for_or_loses_the_same_call_again_and_again_is_a_failu
     let done = Appended::Done(Receipt::default());
     flushing.answer([Appended::Gap { fence: 0 }, done].repeat(9));
     assert_eq!(flushing.fail_to_flush(1).await, StoreErrorKind::Unexpected);
-    // Five attempts of two calls: three that may be in vain, one for the call in the replay buffer, and one beyond the
+    // Five attempts of two calls: three may be in vain, one is for the call in the replay buffer, and one exceeds the
     // limit.
     assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
 }

@@ -76,7 +76,7 @@ async fn flushes(flushing: &Flushing, clock: &ManualClock, each_second: impl Fn(
     for second in 1..=102 {
         each_second(second);
         clock.advance(SECOND);
-        // Lets the drain and the flusher work until both wait for the clock again.
+        // Until the drain and the flusher wait for the clock again.
         for _ in 0..256 {
             tokio::task::yield_now().await;
         }
@@ -93,14 +93,14 @@ async fn flushes(flushing: &Flushing, clock: &ManualClock, each_second: impl Fn(
 #[tokio::test]
 async fn contexts_that_are_all_busy_do_not_shorten_the_interval() {
     let (flushing, manual_clock) = Flushing::at_interval(Some(60 * SECOND));
-    let entry = |n: u32| flushing.recorder.context(Kind::Http, &format!("GET /{n}"));
-    let entries: Vec<_> = (0..2_000).map(entry).collect();
+    let handle = |n: u32| flushing.recorder.context(Kind::Http, &format!("GET /{n}"));
+    let handles: Vec<_> = (0..2_000).map(handle).collect();
     let flushed = flushes(&flushing, &manual_clock, |_| {
-        let entries = entries.iter();
-        entries.for_each(|entry| entry.record_measured(MS, Outcome::Success));
+        let handles = handles.iter();
+        handles.for_each(|handle| handle.record_measured(MS, Outcome::Success));
     });
-    // `NOW` is 20 s into a minute. The flusher flushes within a tenth of a second after each full minute: in the
-    // seconds 41 and 101.
+    // `NOW` is 20 s into a minute, so the minutes end after 40 and 100 s. The flusher flushes up to a tenth of a second
+    // later.
     assert_eq!(flushed.await, [41, 101]);
     assert_eq!(flushing.flusher.status().last_interval, 60 * SECOND);
 }
@@ -116,7 +116,7 @@ async fn the_status_shows_the_time_between_early_flushes_for_a_ranking() {
     let ranking = flushing.recorder.ranking("searches", spec);
     let ranking = ranking.expect("the ranking is new");
     let flushed = flushes(&flushing, &manual_clock, |second| {
-        // For 20 s, the ranking has so many ids that flushes come early.
+        // For 20 s, the ranking gets so many ids that flushes come early.
         let ids = if second <= 20 { 250 } else { 1 };
         (0..ids).for_each(|id| ranking.add(&format!("{second} {id}"), 1));
         let shown = flushing.flusher.status().last_interval;
@@ -156,7 +156,7 @@ async fn a_denied_flusher_tries_again_every_two_seconds() {
     flushing.set(Behaviour::Failing(StoreErrorKind::Forbidden));
     flushing.record(1);
     let _stop = flushing.start();
-    // The first attempt is made after at most a second, plus a millisecond of the timer.
+    // The first attempt comes after at most 1.001 s, and three more follow.
     sleep(7 * SECOND + 500 * MS).await;
     assert_eq!(gaps(&flushing.store.appended), [2 * SECOND; 3]);
 }

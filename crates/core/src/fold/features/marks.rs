@@ -1,5 +1,5 @@
-//! Folding marks: keeps the newest marks, and ignores a mark of a version if the mark before or after it has the same
-//! version.
+//! Folding marks: keeps the newest marks. A new mark with a version is ignored if, of the marks with a version, the
+//! nearest before or after it in time has the same version.
 
 use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};

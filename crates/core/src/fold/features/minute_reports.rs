@@ -10,7 +10,6 @@ use tower_pulse_model::pack;
 use tower_pulse_model::round::{Round, partition, partition_of_record};
 use tower_pulse_model::slices::Merge;
 
-/// A field of a table.
 type Field = (Table, Vec<u8>);
 
 /// Writing this many contexts of a report costs a step about as much as one command.
@@ -26,7 +25,7 @@ pub(super) async fn merge(
     let mut versions: Vec<(Field, (usize, i64, &Aggregate))> = Vec::new();
     for (minute, sums) in round.reports.iter() {
         let minute = *minute;
-        // The clock of an instance may be ahead. The minutes of this instance live longer by the difference.
+        // If the clock of an instance is ahead, the minutes of that instance live longer by the difference.
         let ttl = REPORTED_MINUTES.key_ttl() + (minute - now).max(0);
         for (name, report) in sums.instances.iter() {
             let field = (Table::InstanceMinutes { minute }, name.as_bytes().to_vec());
@@ -52,7 +51,7 @@ pub(super) async fn merge(
     let version_fields = versions.iter().map(|(field, _)| field);
     let fields = fields_by_table(instance_fields.chain(version_fields).cloned());
     let values = leased.load(&fields).await?;
-    // The values are in the order of the fields. A field that cannot be read is replaced.
+    // The values are in the order of the fields. A value that cannot be unpacked is replaced.
     let mut values = values.into_iter().flatten();
     for (field, (partition, ttl, added)) in instances {
         let before = values.next().flatten();

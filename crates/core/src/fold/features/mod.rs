@@ -1,5 +1,5 @@
-//! The features of the fold, each in a separate file. [`Features`] lists them. A feature merges the changes of a
-//! round into its tables, and some features maintain their tables between rounds.
+//! The features of the fold, each in a separate file. A feature merges the changes of a round into its tables, and some
+//! features maintain their tables between rounds.
 
 mod marks;
 mod minute_reports;
@@ -62,7 +62,8 @@ impl Features {
         Box::pin(self.rankings.expire(leased, now))
     }
 
-    /// Rolls up overdue minutes, and applies ended hours, while no entry arrives. `now` is in Unix seconds.
+    /// Rolls up overdue minutes, and adds ended hours to the profiles, while no entry arrives. `now` is in Unix
+    /// seconds.
     pub(super) fn while_idle<'a>(
         &'a mut self,
         leased: &'a mut LeasedStore<'_>,
@@ -71,13 +72,13 @@ impl Features {
         Box::pin(self.records.roll_up_overdue(leased, now))
     }
 
-    /// Rolls up ended minutes, and applies ended hours, before a round begins.
+    /// Rolls up ended minutes, and adds ended hours to the profiles, before a round begins.
     pub(super) fn before_round<'a>(&'a mut self, leased: &'a mut LeasedStore<'_>) -> Folding<'a> {
         Box::pin(self.records.roll_up_and_apply(leased))
     }
 
-    /// Adds the changes of the round to the plans of partitions that are not done yet: the costs, and the fields after
-    /// the round.
+    /// Adds the changes of the round to the plans of partitions that are not done yet. A plan gets the cost of the
+    /// writes, and the fields with their values after the round.
     pub(super) fn plan<'a>(
         &'a mut self,
         leased: &'a mut LeasedStore<'_>,
@@ -93,7 +94,7 @@ impl Features {
         })
     }
 
-    /// The fields that a step with some partitions writes in addition to the planned ones.
+    /// The fields that a step with these partitions writes in addition to the planned fields.
     pub(super) fn writes(&mut self, lease: &Lease, partitions: &[usize]) -> Vec<FieldWrites> {
         let mut writes = self.rankings.writes(partitions);
         writes.extend(self.records.writes(lease, partitions));

@@ -1,5 +1,4 @@
-//! Tests of a folder with a scripted journal, in paused time. tests/journal tests the data that a folder writes, on a
-//! real server.
+//! Tests of a folder with a scripted journal. tests/journal tests the data that a folder writes, on a real server.
 
 mod readable;
 mod records;
@@ -81,7 +80,7 @@ impl Scripted {
     }
 }
 
-/// Limits only the remembered records, to `records`.
+/// No limits, except of the remembered records.
 fn remembering(records: usize) -> FoldLimits {
     FoldLimits {
         records,
@@ -91,8 +90,8 @@ fn remembering(records: usize) -> FoldLimits {
     }
 }
 
-/// A folder of a scripted journal, which it reads 150 ms after each half second. The wall clock always shows such a
-/// moment, so each wait takes 500 ms.
+/// A folder of a scripted journal. The folder reads 150 ms after each half second of its clock. The manual clock begins
+/// at such a moment and stands still, so each wait takes 500 ms.
 struct Folding {
     journal: Arc<Scripted>,
     leaderless: Arc<Notify>,
@@ -121,7 +120,6 @@ impl Folding {
         }
     }
 
-    /// Each read of the journal returns one entry.
     fn one_by_one(entries: Vec<Entry>) -> Self {
         let journal = Scripted {
             entries_per_read: Some(1),

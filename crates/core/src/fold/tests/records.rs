@@ -56,7 +56,7 @@ async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many(
         }
     }
     let folding = Folding::of(Scripted::default(), remembering(100));
-    // The first minute is forgotten when the third one comes.
+    // The folder forgets the first minute when samples of the third minute come.
     for (number, (minute, loads)) in (1..).zip([(0, 1), (1, 1), (0, 0), (2, 1), (1, 0), (0, 1)]) {
         let entry = entry(1_000 * number, &["GET /"], NOW + 60 * minute);
         folding.fold_next(entry).await;

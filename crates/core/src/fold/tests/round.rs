@@ -26,7 +26,6 @@ impl Folding {
     }
 }
 
-/// The fold of a whole round.
 fn round(end: u64) -> Call {
     Call::Fold(Some(end), 0)
 }
@@ -150,7 +149,7 @@ async fn an_entry_of_a_newer_version_waits_after_earlier_entries_are_folded() {
     let first = entry(100, &["GET /"], NOW);
     for (is_overdue, appended_at, is_set_aside) in [
         (false, NOW - 600, false),
-        // Earlier entries of a newer version have waited long enough, but a new entry still waits.
+        // Earlier entries of a newer version have waited long enough, but a younger entry must still wait.
         (true, NOW - 600, true),
         (true, NOW - 599, false),
         (true, NOW, false),

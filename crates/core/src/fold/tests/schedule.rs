@@ -42,7 +42,7 @@ async fn the_lease_is_released_once() {
 async fn the_folder_reads_at_intervals_and_removes_fences_every_hour() {
     let folding = Folding::new(Behaviour::Fine);
     let stop = folding.start();
-    // The notification shifts all later reads: they are not multiples of the interval after the start.
+    // After the notification, the times of the reads are no longer multiples of the interval since the start.
     sleep(333 * MS).await;
     folding.leaderless.notify_one();
     sleep(5 * HOUR / 2).await;

@@ -96,7 +96,7 @@ async fn counters_are_folded_in_steps_too() {
 async fn steps_write_few_contexts_at_first_and_more_while_the_server_is_fast() {
     let names: Vec<_> = (0..1_000).map(|number| format!("GET /{number}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    // The number of contexts of each step, for the first round and for the last round.
+    // Returns the number of contexts in each step of the first round, and in each step of the last round.
     let contexts_of_steps = async |step| {
         let limits = FoldLimits {
             step_contexts: step,
@@ -105,7 +105,7 @@ async fn steps_write_few_contexts_at_first_and_more_while_the_server_is_fast() {
         let folding = Folding::of(Scripted::default(), limits);
         let mut rounds = Vec::new();
         for offset in (1..=4).map(|number| 100_000 * number) {
-            // Two entries, each with as many contexts as a call has.
+            // Each round has two entries.
             let halves = names.chunks(500).zip([offset, offset + 50_000]);
             let halves = halves.map(|(names, offset)| entry(offset, names, NOW));
             lock(&folding.journal.entries).extend(halves);

@@ -37,9 +37,10 @@ pub struct Changes {
     pub problems: usize,
     /// Number of problems that people have acknowledged.
     pub acknowledged: usize,
-    /// The paths with requests in flight of which none ends; empty if the question has a kind.
+    /// The paths that have requests in flight, but none of these requests ends; empty if the question has a kind.
     pub hanging: Vec<HangingPath>,
-    /// The changes. Ongoing changes come first, by the time that they cost.
+    /// The changes. Ongoing changes come first: those that cost the most time before the others, but refusing pages and
+    /// new errors last.
     pub changes: Vec<ChangeRow>,
     /// Contexts that were probably, but not certainly, slower in the last judged minute: at most 10, the most certain
     /// first.
@@ -48,7 +49,7 @@ pub struct Changes {
     watched: Vec<WatchedRow>,
 }
 
-/// A context that is probably slower.
+/// A context that is probably, but not certainly, slower.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct WatchedRow {
@@ -75,7 +76,7 @@ impl WatchedRow {
     }
 }
 
-/// A change, with figures that are computed from it.
+/// A change, with figures that are computed from the change.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ChangeRow {
@@ -116,7 +117,7 @@ pub struct ChangesQuery {
 impl ChangeRow {
     fn new(change: &Change, marks: &Marks) -> Self {
         let mut change = change.clone();
-        // A mark may have been removed after the change was judged.
+        // A suspected mark may have been removed after the change was judged.
         leave_out_removed(&mut change, marks);
         let name = ContextName::new(&change.context, Kind::Http);
         let extra = change.extra_seconds_per_minute;
@@ -174,8 +175,8 @@ fn is_problem(change: &Change) -> bool {
     change.ended.is_none() && change.kind != ChangeKind::Faster
 }
 
-/// The urgency of each context with an ongoing change, and of each timer that is a suspect: a greater number is more
-/// urgent.
+/// The urgency of each context with an ongoing change, and of each timer that is a suspect of one. A greater number is
+/// more urgent.
 pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usize>, QueryError> {
     let log = source.changes().await?;
     let mut ongoing: Vec<&Change> = log.changes.iter().filter(|c| c.ended.is_none()).collect();

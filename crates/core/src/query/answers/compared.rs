@@ -15,8 +15,8 @@ pub const ENOUGH_REQUESTS: u64 = 20;
 pub const ENOUGH_FOR_P99: u64 = 100;
 
 /// Each measurement divided by the same measurement of another window, by default of the window before. Counts and
-/// totals are compared per recorded second. A ratio is `None` if a window is not mostly recorded, or has fewer than [20
-/// requests](ENOUGH_REQUESTS) of the context, or if the divisor is zero.
+/// totals are compared per recorded second. A ratio is `None` if the divisor is zero, if half of a window or more was
+/// not recorded, or if a window has fewer than [20 requests](ENOUGH_REQUESTS) of the context.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Ratios {
@@ -77,7 +77,7 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    /// `added` returns what other programs have added to the hour that begins at a time.
+    /// `added` returns the additions of other programs to the hour that begins at the given time.
     pub(super) fn of<'a>(
         context: &ContextId,
         sums: &WindowSums,

@@ -20,7 +20,7 @@ const COUNTERS_AT_ONCE: usize = 100;
 /// Number of slices of a series without a window.
 const NEWEST_SLICES: i64 = 60;
 
-/// A rate covers this many seconds before the current slice, rounded up to slices.
+/// A rate covers this many seconds before the current slice, rounded up to whole slices.
 const RATE_SECONDS: u32 = 60;
 
 /// A counter over time.
@@ -72,7 +72,7 @@ pub struct CounterRow {
     pub rate: f64,
     /// The sum of all slices that are kept.
     pub sum: i64,
-    /// The count of each slice, oldest first; `None` for a slice that was not recorded.
+    /// The count of each slice, oldest first. A slice that was not recorded has no count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::query) series: Option<Vec<Option<i64>>>,
 }
@@ -86,8 +86,8 @@ pub struct CountersQuery {
     /// Only counters whose name contains this text, ignoring case.
     #[serde(rename = "q")]
     pub contains: String,
-    /// The length of the slices in seconds: a configured precision. The default depends on the window, and is a minute
-    /// without a window.
+    /// The length of the slices in seconds: a configured precision. The default depends on the window. Without a
+    /// window, it is a minute, or the finest precision if counters are not kept by the minute.
     pub precision: Option<u32>,
     /// Whether each row has a series.
     series: bool,
@@ -153,7 +153,7 @@ pub(in crate::query) async fn counters(
     })
 }
 
-/// The requested precision, or the default; an error if the counters lack it.
+/// The requested or the default precision. Fails if counters are not kept at this precision.
 fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, QueryError> {
     let finest = precisions.counters.first().copied();
     let precision = match asked {
@@ -177,7 +177,8 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, Quer
 pub struct CounterSamplesQuery {
     /// The name of the counter.
     pub name: String,
-    /// The length of the slices in seconds: a configured precision. The default is a minute.
+    /// The length of the slices in seconds: a configured precision. The default is a minute, or the finest precision if
+    /// counters are not kept by the minute.
     pub precision: Option<u32>,
 }
 
@@ -189,7 +190,7 @@ pub(in crate::query) async fn counter(
     check_given("name", name)?;
     let precision = chosen(query.precision, source.store.precisions())?;
     let mut samples = slices(source, name, precision.seconds).await?;
-    // Slices that are past their retention are left out. Many may exist until the next cleaning.
+    // Slices beyond their retention are left out. Many such slices may exist until the next cleaning.
     if let Some((newest, _)) = samples.last().copied() {
         let oldest = newest.saturating_sub(precision.span());
         samples.retain(|(start, _)| *start > oldest);
@@ -216,7 +217,7 @@ async fn slices(
     Ok(slices.map(|slice| (slice.start, slice.count)).collect())
 }
 
-/// Whether the counter exists: in this process, of a context, or in the store at any precision.
+/// Whether the counter exists: in this process, as a counter of a context, or in the store at any precision.
 async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
     let process = source.process.as_ref();
     if Metric::ALL.iter().any(|metric| metric.as_str() == name)
@@ -246,17 +247,17 @@ pub(super) fn count_at(slices: &[SliceCount], start: i64) -> Option<i64> {
 
 #[derive(Clone, Copy)]
 struct RateSpan {
-    /// Slices that start at this time or earlier are past their retention, although they may still exist.
+    /// Slices that start at this time or earlier are beyond their retention, but may still exist.
     cutoff: i64,
     from: i64,
     to: i64,
     /// Number of recorded seconds from `from` until now.
     seconds: i64,
-    /// The start of the last slice that has ended and can be read, if it was recorded.
+    /// The start of the last slice that has ended and can be read, if this slice was recorded.
     last: Option<i64>,
 }
 
-/// The current slice, and the slices before it that cover a minute.
+/// The slices of a rate: the current slice, and before it as many slices as cover a minute.
 fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
     let width = i64::from(precision.seconds);
     let current = precision.slice(recorded.now);
@@ -277,7 +278,6 @@ fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
     }
 }
 
-/// The slices of the series in the rows.
 #[derive(Clone, Copy)]
 struct SeriesSlices<'a> {
     precision: Precision,
@@ -287,7 +287,7 @@ struct SeriesSlices<'a> {
 }
 
 impl<'a> SeriesSlices<'a> {
-    /// The slices of a window, or without a window the newest slices; at most as many as a row shows.
+    /// The slices of a window; without a window, the newest slices. Returns at most as many slices as a row shows.
     fn new(precision: Precision, bounds: Option<Range<i64>>, recorded: &'a Span) -> Self {
         let width = i64::from(precision.seconds);
         let (from, to) = match bounds {
@@ -318,7 +318,6 @@ impl<'a> SeriesSlices<'a> {
         }
     }
 
-    /// `slices` must be oldest first.
     fn counts(self, slices: &[SliceCount]) -> Vec<Option<i64>> {
         let width = i64::from(self.precision.seconds);
         let cutoff = self.precision.cutoff(self.recorded.now);
@@ -338,7 +337,6 @@ impl<'a> SeriesSlices<'a> {
 }
 
 impl CounterRow {
-    /// `slices` must be oldest first.
     fn new(
         name: &str,
         slices: &[SliceCount],

@@ -1,4 +1,5 @@
-//! A deploy or another mark: each context before and after it, and the new version side by side with the old one.
+//! A deploy or another mark: each context before and after the mark, and the new version side by side with the old
+//! version.
 
 use std::sync::Arc;
 
@@ -27,15 +28,15 @@ pub struct Deploy {
     pub mark: Mark,
     /// An hour, or one longer slice, that ends where the slice of the mark begins.
     pub before: Covered,
-    /// The slices after the slice of the mark, at most as long as `before`; `None` until one has passed.
+    /// The slices after the slice of the mark, at most as long as `before`; `None` until such a slice has ended.
     pub after: Option<Covered>,
     /// The largest relative error of the percentiles.
     pub error: f64,
     /// All contexts together.
     pub all: DeployRow,
-    /// Number of contexts with requests before or after.
+    /// Number of pages with requests before or after.
     pub total: usize,
-    /// The contexts, the most costly first.
+    /// The pages, those with the most additional time first.
     pub contexts: Vec<DeployRow>,
 }
 
@@ -52,7 +53,7 @@ pub struct DeployRow {
     pub after: Option<Measured>,
     /// `after` divided by `before`.
     pub change: Option<Ratios>,
-    /// The additional time per minute that the requests since the mark take, compared with the mean before the mark, in
+    /// The additional time per minute of the requests since the mark, compared with the mean before the mark, in
     /// seconds; `None` if the two sides are not comparable.
     pub extra_seconds_per_minute: Option<f64>,
     /// Both versions in the same minutes; `None` if the versions did not run at the same time.
@@ -89,7 +90,7 @@ pub(in crate::query) async fn deploy(
     let unknown = QueryError::NotFound("there is no such mark: see api/marks");
     let mark = mark.cloned().ok_or(unknown)?;
     let now = source.clock.now_seconds();
-    // The slice that contains the mark belongs to neither side.
+    // The slice that contains the mark belongs neither to `before` nor to `after`.
     let tiers = source.tiers().await?;
     let hour = Window::of(mark.at.saturating_sub(HOUR), mark.at);
     let tier = hour.slices(tiers, now).tier;

@@ -11,11 +11,11 @@ use tower_pulse_model::mark::{Mark, Marks};
 pub struct DeployVerdict {
     /// The verdict.
     pub verdict: Verdict,
-    /// The suspected mark, or if no mark is suspected, the last deploy before the change.
+    /// The suspected mark. If no mark is suspected, the last deploy before the change.
     pub mark: Option<Mark>,
     /// Seconds from the mark to the change; 0 if the change began shortly before the mark.
     pub seconds_before: Option<i64>,
-    /// The new version's figure divided by the old version's, in minutes in which both ran.
+    /// The figure of the new version divided by that of the old version, in minutes in which both versions ran.
     pub side_by_side: Option<f64>,
 }
 

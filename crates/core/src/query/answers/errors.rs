@@ -35,7 +35,7 @@ pub struct ErrorsQuery {
     pub limit: Option<usize>,
 }
 
-/// The kinds of errors of requests in a window.
+/// The kinds of errors that requests had in a window.
 ///
 /// The answer to [`ErrorsQuery`](crate::query::ErrorsQuery). A `Failure` names the kind of a response.
 #[derive(Debug, Serialize)]
@@ -54,34 +54,35 @@ pub struct Errors {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ErrorRow {
-    /// The kind, as the service names it; `<other>` for all further kinds.
+    /// The kind, by the name that the service gives; `<other>` for all further kinds.
     pub kind: Arc<str>,
-    /// Number of requests with this kind. Each path has at most 8 kinds per slice; further kinds count as `<other>`.
+    /// Number of requests with this kind. A path has at most 8 kinds in a slice; further kinds count as `<other>`.
     pub count: u64,
     /// `count` divided by the number of all requests, 0 to 1.
     pub share: Option<f64>,
     /// The beginning of the minute in which the kind was first seen, in Unix seconds; `None` if no judged minute has
-    /// it.
+    /// the kind.
     pub first_seen: Option<i64>,
     /// The beginning of the last judged minute in which the kind was seen, in Unix seconds; `None` if no judged minute
-    /// has it.
+    /// has the kind.
     pub last_seen: Option<i64>,
-    /// Whether the kind was first seen in the last 24 hours, by a store that had data of at least a day.
+    /// Whether the kind was first seen in the last 24 hours. Always false if the store had data of less than a day at
+    /// that time.
     pub is_new: bool,
-    /// The version that was deployed last in the 24 hours before the kind was first seen; `None` if there is none, or
-    /// if the store had data of less than a day.
+    /// The version that was deployed last in the 24 hours before the kind was first seen; `None` without such a
+    /// version, or if the store had data of less than a day.
     pub since_version: Option<Arc<str>>,
     /// The 3 paths with most of these requests, most first.
     pub paths: Vec<OutcomeRow>,
 }
 
-/// Whether a kind first seen at `first` is new, and the version that was deployed before. Both are unknown without a
-/// day of data before `first`. Otherwise all kinds of a new service would be new.
+/// Whether a kind that was first seen at `first` is new, and the version that was deployed before. Without a day of
+/// data before `first`, both are unknown: all kinds of a new service would be new.
 fn origin(first: i64, span: &Span, marks: &Marks) -> (bool, Option<Arc<str>>) {
     if first.saturating_sub(span.recorded.since()) < DAY {
         return (false, None);
     }
-    // A deploy within the first minute may be the cause.
+    // A deploy within the minute of `first` may be the cause.
     let end = first.saturating_add(FINEST.seconds.into());
     let mut marks = marks.shown();
     let deploy = marks.rfind(|mark| mark.version.is_some() && mark.at < end);

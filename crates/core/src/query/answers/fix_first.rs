@@ -85,7 +85,7 @@ pub enum FixReason {
 }
 
 impl FixReason {
-    /// The rank of the reason. Higher ranks come first.
+    /// Higher ranks come first.
     fn rank(self) -> u8 {
         match self {
             Self::MostTime => 0,
@@ -105,18 +105,18 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// `None` if the change needs no fix, or if another row covers it.
+    /// `None` if the change needs no fix, or if another row has the same problem.
     fn of(change: &'a Change) -> Option<Self> {
         let (kind, extra) = (change.kind, change.extra_seconds_per_minute);
         let (reason, weight) = match (kind, &*change.context, &change.instance) {
             (ChangeKind::Instance, ALL, Some(_)) => (FixReason::Instance, extra),
-            // No page causes a change of `<queue>`, the wait in front of the service.
+            // A change of `<queue>`, the wait in front of the service, is not caused by a page.
             (_, ALL | QUEUED, _) | (_, _, Some(_)) => return None,
             (ChangeKind::Failing, ..) => (FixReason::Failing, change.now),
             (ChangeKind::Silent, ..) => (FixReason::Silent, 1.0),
             (ChangeKind::Slower, ..) => (FixReason::Slower, change.from_code),
             (ChangeKind::Surging, ..) => (FixReason::Surging, extra),
-            // Less than 0, so that slower and surging pages come first.
+            // Less than 0, so that slower and surging pages, which have the same rank, come first.
             (ChangeKind::Refusing, ..) => (FixReason::Refusing, change.now - 1.0),
             _ => return None,
         };
@@ -163,7 +163,7 @@ pub(in crate::query) async fn fix_first(
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
     let mut candidates: Vec<_> = ongoing.filter_map(Candidate::of).collect();
     candidates.order_by(Candidate::by_urgency);
-    // A page or an instance gets one row, for its most urgent change.
+    // A page or an instance gets only one row, for its most urgent change.
     let mut seen = std::collections::HashSet::new();
     candidates.retain(|candidate| {
         let instance = candidate.cause.and_then(|change| change.instance.clone());
@@ -218,7 +218,6 @@ pub(in crate::query) async fn fix_first(
 }
 
 impl FixRow {
-    /// `measured` has the measurements in `window`.
     fn new(
         chosen: Candidate<'_>,
         window: Covered,

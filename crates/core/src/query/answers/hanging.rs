@@ -11,10 +11,10 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::{AliveInstance, MAX_PATHS_IN_FLIGHT};
 use tower_pulse_model::sorted::Map;
 
-/// With fewer requests in flight, a path does not count as hanging: one or two clients may be slow.
+/// With fewer requests in flight, a path does not count as hanging, because one or two clients may be slow.
 const ENOUGH: u64 = 3;
 
-/// A path with requests in flight of which none ends.
+/// A path that has requests in flight, but none of these requests ends.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HangingPath {
@@ -25,7 +25,7 @@ pub struct HangingPath {
     pub instances: Vec<Arc<str>>,
     /// Requests in flight on these instances.
     pub in_flight: u64,
-    /// Seconds since a request of the path ended on these instances.
+    /// Seconds since the last request of the path ended on one of these instances.
     pub seconds: u64,
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn hanging(source: &Source) -> Result<Vec<HangingPath>, QueryEr
         for path in alive.paths.iter().filter(|path| path.hangs) {
             let new = || (Vec::new(), 0, u64::MAX);
             let (instances, in_flight, seconds) = hanging.or_insert_with(path.path, new);
-            // Several processes may have one name.
+            // Several processes may have the same instance name.
             if instances.last() != Some(&alive.instance) {
                 instances.push(alive.instance.clone());
             }
@@ -65,7 +65,8 @@ pub(super) async fn hanging(source: &Source) -> Result<Vec<HangingPath>, QueryEr
     Ok(paths)
 }
 
-/// Requests in flight of a path; `None` if no instance reports the path, and an instance may omit paths.
+/// Requests in flight of a path; `None` if no instance reports the path, but an instance has so many paths in flight
+/// that it may omit this path.
 pub(super) async fn in_flight_of(
     source: &Source,
     context: &ContextId,

@@ -1,4 +1,4 @@
-//! The health of this process, with the facts that only the store knows. The answer needs no working store.
+//! The health of this process, with facts that only the store knows. The answer comes even if the store fails.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tiers::History;
 
-/// The interval at which the store is asked for its status while a dashboard is open.
+/// While a dashboard is open, the store is asked for its status at this interval.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Counts by name.
 type Losses = BTreeMap<&'static str, u64>;
 
-/// The part of the health that changes seldom: the status, the warnings and the losses. A dashboard that polls this
-/// answer usually gets the status 304.
+/// The part of the health that seldom changes: the status, the warnings and the losses. A dashboard that polls this
+/// answer usually gets a response with status 304.
 #[derive(Debug, Serialize)]
 pub struct HealthStatus {
     /// Whether the store answers.
     status: Status,
-    /// Warnings for the operator. Most of them name a remedy.
+    /// Warnings for the operator. Most warnings name a remedy.
     warnings: Vec<String>,
     /// The conditions that the warnings are about.
     pub conditions: Vec<Condition>,
@@ -61,7 +61,7 @@ pub struct FullHealth {
     /// The health of this process.
     #[serde(flatten)]
     pub health: Health,
-    /// Keys whose value has the wrong form. In JSON, an object with the list `unreadable` of [`Problem`].
+    /// The keys whose value has the wrong form. In JSON, an object with the list `unreadable` of [`Problem`].
     #[serde(rename = "reading", serialize_with = "reading")]
     pub unreadable: Vec<Problem>,
     /// The days of history; `None` without history, or if the store cannot be read.
@@ -117,7 +117,7 @@ async fn history(source: &Source) -> Option<HistoryHealth> {
 }
 
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
-    // The answer has all other fields even if the store cannot be read.
+    // If the store cannot be read, `unreadable` is empty, and `history` is `None`.
     let unreadable = unreadable(source).await;
     FullHealth {
         health: of_process(source, &unreadable).await,
@@ -134,7 +134,7 @@ async fn unreadable(source: &Source) -> Vec<Problem> {
     unreadable
 }
 
-/// The maximum number of warnings about unreadable keys, and of warnings about other instances.
+/// At most this many warnings are about unreadable keys, and at most as many about other instances.
 const MAX_WARNED: usize = 5;
 
 async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
@@ -146,7 +146,7 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
     let keys = unreadable.iter().take(MAX_WARNED).map(|problem| {
         let (key, reason) = (&problem.key, &problem.reason);
         Condition::UnreadableKey.warning(format!(
-            "{key} cannot be read ({reason}): delete it, and look for the program that writes it"
+            "a key cannot be read: {key} ({reason}); delete it, and find the program that writes it"
         ))
     });
     let fleet = source.fleet().await;

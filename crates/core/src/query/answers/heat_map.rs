@@ -12,8 +12,8 @@ use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
 
-/// The maximum number of rows: 12 octaves of 4 rows each, such as 1 ms to 4 s. A heat map of more octaves has fewer
-/// rows per octave.
+/// The maximum number of rows: 12 octaves of 4 rows each, such as 1 ms to 4 s. If the durations span more octaves, an
+/// octave has fewer rows.
 const MAX_ROWS: u16 = 48;
 
 /// The requests of a context, or of all contexts, by time and by duration.
@@ -130,7 +130,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// The finest rows that fit all of these histograms; `None` if all are empty.
+    /// The finest rows that include all of these histograms; `None` if all are empty.
     fn of<'a>(histograms: impl Iterator<Item = &'a Histogram> + Clone) -> Option<Self> {
         let scales = histograms.clone().map(Histogram::scale);
         let finest = scales.min()?.min(COARSE_SCALE);
@@ -146,8 +146,8 @@ impl Rows {
         };
         let rows = (0..=finest).rev().map_while(at);
         let fit = rows.clone().find(|rows| rows.last - rows.first < MAX_ROWS);
-        // A store may hold values that no version of this crate has written. Values beyond the last row count in the
-        // last row.
+        // Histograms that another program has written may need more rows, even at the coarsest scale. Buckets beyond
+        // the last row count in the last row.
         fit.or_else(|| rows.last()).map(|rows| Self {
             last: rows.last.min(rows.first.saturating_add(MAX_ROWS - 1)),
             ..rows

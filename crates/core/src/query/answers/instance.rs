@@ -23,8 +23,8 @@ const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {
-    /// The time that is covered. Only minutes with reports are covered, or all minutes if the instance is alone.
-    /// `complete` is the share of the whole window that is covered.
+    /// The time that is covered. Only minutes with reports are covered, or all minutes if `alone`. `complete` is the
+    /// covered share of the whole window.
     #[serde(flatten)]
     pub covered: Covered,
     /// The largest relative error of the percentiles.
@@ -32,11 +32,12 @@ pub struct Instance {
     /// The row of the instance in the list of all instances.
     #[serde(flatten)]
     pub row: InstanceRow,
-    /// Whether the fleet has no other instance.
+    /// Whether the fleet has no other instance, and this instance reports no requests. The figures are then those of
+    /// all requests.
     ///
-    /// An instance that is alone serves all requests, and makes no reports.
+    /// A single instance reports its requests only if it has a version.
     pub alone: bool,
-    /// The largest number of other instances that had requests in the same minute.
+    /// The largest number of other instances that had requests in the same minute. Slow instances do not count.
     pub others: usize,
     /// The start of the instance's first minute with requests in the window, in Unix seconds.
     pub first_minute: Option<i64>,
@@ -46,10 +47,10 @@ pub struct Instance {
     pub verdict: InstanceVerdict,
     /// The length of the slices of `points`, in seconds.
     pub precision: u32,
-    /// The start, in Unix seconds, of each minute with requests, and its figures, oldest first.
+    /// The start, in Unix seconds, and the figures of each minute with requests, oldest first.
     pub points: Vec<(i64, InstancePoint)>,
-    /// The start, in Unix seconds, of each minute in which the instance was alive, and the state of its runtime and
-    /// process, oldest first.
+    /// The start, in Unix seconds, of each minute in which the instance was alive, and the measurements of its runtime
+    /// and process, oldest first.
     pub machine: Vec<(i64, MachinePoint)>,
     /// Number of paths of the instance, at most 256.
     pub reported_paths: usize,
@@ -70,7 +71,7 @@ pub struct InstancePoint {
     pub mean: Option<f64>,
     /// The 95th percentile, in seconds.
     pub p95: Option<f64>,
-    /// The mean number of requests per other instance; `None` if the others had no requests.
+    /// The mean number of requests per other instance, without slow instances; `None` if the others had no requests.
     pub others_count: Option<f64>,
     /// The mean that these requests would have had on the others, in seconds.
     pub others_mean: Option<f64>,
@@ -105,7 +106,7 @@ pub struct MachinePoint {
     pub delay: Option<f64>,
     /// The longest delay of this task, in seconds.
     pub worst_delay: Option<f64>,
-    /// Whether `delay` is 10 ms or more: ready tasks wait for a CPU.
+    /// Whether `delay` is 10 ms or more: ready tasks wait for a worker, or the worker waits for a CPU.
     pub is_delayed: bool,
 }
 
@@ -120,7 +121,7 @@ impl MachinePoint {
             max_open_files: minute.max_open_files,
             threads: minute.threads,
             workers: minute.workers,
-            busy: minute.busy_millis.map(|busy| busy as f64 / 1e3),
+            busy: minute.busy_thousandths.map(|busy| busy as f64 / 1e3),
             queued_tasks: minute.queued_tasks,
             alive_tasks: minute.alive_tasks,
             delay: seconds(minute.delay_micros),
@@ -137,12 +138,12 @@ pub struct InstancePath {
     /// The path.
     #[serde(flatten)]
     pub name: ContextName,
-    /// The measurements of its requests.
+    /// The measurements of the instance's requests on this path.
     #[serde(flatten)]
     pub measured: Measured,
     /// The measurements of the others in the minutes in which this instance had requests; `None` without requests.
     pub others: Option<Measured>,
-    /// The time of its requests divided by the time that they would have taken on the others in the same minutes.
+    /// The time of these requests divided by the time that they would have taken on the others in the same minutes.
     pub ratio: Option<f64>,
     /// Whether the instance is slower than the others on this path, beyond chance.
     pub slower: bool,
@@ -160,7 +161,7 @@ pub struct InstanceQuery {
     pub instance: String,
     /// The window; the last 60 minutes by default. Reports of the last 130 minutes are kept.
     pub window: Option<Window>,
-    /// The maximum number of paths, at most 1,000; 100 by default.
+    /// The maximum number of paths, at most 1,000; 100 by default. An answer has at most 256 paths.
     pub limit: Option<usize>,
 }
 

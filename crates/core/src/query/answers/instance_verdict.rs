@@ -1,4 +1,4 @@
-//! The verdict on whether an instance as a whole differs from the others, or only some of its paths.
+//! The verdict on whether all paths of an instance differ from the others, or only some of its paths.
 
 use serde::Serialize;
 
@@ -16,13 +16,12 @@ pub enum Spread {
     /// No path has the property.
     #[default]
     None,
-    /// At most half of the paths have the property, or the only path that can be compared has it: the cause is the
-    /// path.
+    /// At most half of the paths have the property, or there is only one path, which has it. The cause is the path.
     Some,
     /// More than half of the paths have the property.
     Most,
-    /// At least two paths, and at least half of the paths, have the property. No path surely lacks it: the cause is
-    /// the instance.
+    /// At least two paths, and at least half of the paths, have the property, and no path surely lacks the property.
+    /// The cause is the instance.
     All,
 }
 
@@ -42,15 +41,14 @@ pub struct InstanceVerdict {
     pub failing: Spread,
     /// Number of paths that fail more often.
     pub failing_paths: usize,
-    /// Compared paths that are surely not slower.
+    /// Number of compared paths that are surely not slower.
     #[serde(skip)]
     not_slower: usize,
-    /// Compared paths that do not fail more often, although they have enough requests for failures to be noticed.
+    /// Number of compared paths that do not fail more often, although they have enough requests to show more failures.
     #[serde(skip)]
     not_failing: usize,
 }
 
-/// The thresholds by which the paths of an instance are judged.
 pub(super) struct Thresholds {
     /// The smallest ratio at which a path is slower.
     slower: f64,
@@ -86,12 +84,11 @@ impl Thresholds {
         ratio * (1.0 + LIKELY * deviation(own, others)) < self.slower
     }
 
-    /// Whether a path fails more often on this instance than on the others.
     pub(super) fn is_failing(own: &Measured, others: &Measured) -> bool {
         fails_more((own.errors, own.count), (others.errors, others.count))
     }
 
-    /// Whether errors of the path would be noticed if its share of errors were the instance's.
+    /// Whether the path has enough requests to show errors, if its share of errors were that of the whole instance.
     fn has_enough_for_failures(&self, own: &Measured) -> bool {
         own.count as f64 * self.error_share >= MIN_REQUESTS as f64
     }
@@ -103,7 +100,7 @@ fn deviation(own: &Measured, others: &Measured) -> f64 {
         let (mean, stddev) = (measured.times.mean?, measured.times.stddev?);
         (mean > 0.0).then(|| (stddev / mean).powi(2) / measured.count as f64)
     };
-    // Without measurements, the error is infinite: no difference is certain.
+    // Without measurements, the standard error is infinite, so no difference is certain.
     variance(own)
         .zip(variance(others))
         .map_or(f64::INFINITY, |(own, others)| (own + others).sqrt())
@@ -148,7 +145,7 @@ mod tests {
 
     use super::super::measured::ContextName;
 
-    /// Requests of these durations. The first `failed` of them fail.
+    /// Requests of these durations. The first `failed` requests fail.
     fn measured(millis: &[u64], failed: usize) -> Measured {
         let mut sums = Aggregate::default();
         for (at, millis) in millis.iter().enumerate() {
@@ -198,7 +195,7 @@ mod tests {
         let twice = of_ratio(2.0, true);
         let slower = |thresholds: &Thresholds, paths: &[u64]| slower_or_few(thresholds, paths, 300);
         assert_eq!(slower(&twice, &[20, 19, 22]), (Spread::All, 3, 3));
-        // The last path may be slower: it has few requests.
+        // The last path has few requests, so it may be slower too.
         let few = slower_or_few(&twice, &[20, 19, 14], 10);
         assert_eq!(few, (Spread::All, 2, 3));
         assert_eq!(slower(&twice, &[20, 19, 10]), (Spread::Most, 2, 3));

@@ -25,8 +25,8 @@ use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instances {
-    /// The time that is covered. Only minutes with reports are covered. `complete` is the share of the whole window
-    /// that is covered.
+    /// The time that is covered. Only minutes with reports are covered. `complete` is the covered share of the whole
+    /// window.
     #[serde(flatten)]
     pub covered: Covered,
     /// The largest relative error of the percentiles.
@@ -54,26 +54,27 @@ pub struct InstanceRow {
     /// The time of the last heartbeat if the instance is alive, or else the end of its last minute with requests, in
     /// Unix seconds.
     pub last_seen: Option<i64>,
-    /// The share of its CPUs' time that the process used, 0 to 1: the mean of its minutes.
+    /// The share of its CPUs' time that the process used, 0 to 1: the mean over the minutes of the window.
     pub cpu: Option<f64>,
-    /// The scheduling delay, in seconds: the mean of the medians of its minutes.
+    /// The scheduling delay, in seconds: the mean of the medians of the minutes in the window.
     pub delay: Option<f64>,
     /// The longest scheduling delay, in seconds.
     pub worst_delay: Option<f64>,
-    /// The measurements of its requests.
+    /// The measurements of the instance's requests.
     #[serde(flatten)]
     pub measured: Measured,
     /// `total` divided by the sum of the totals of all instances, 0 to 1.
     pub share: Option<f64>,
-    /// The time of its requests divided by the time that they would have taken on the others, on the same contexts in
-    /// the same minutes. Slow instances do not count among the others while at least two are in line.
+    /// The time of the instance's requests divided by the time that they would have taken on the others, on the same
+    /// contexts in the same minutes. Slow instances do not count among the others, but at least two instances always
+    /// do.
     ///
     /// Needs at least two minutes in which the others had requests too.
     pub ratio: Option<f64>,
     /// Whether a change about the instance is ongoing.
     pub out_of_line: bool,
-    /// Whether the instance needs attention: a change about it is ongoing, or `ratio` is at least 1.5, or `ratio` is
-    /// above 1.1 and its version is a suspect of an ongoing change.
+    /// Whether the instance needs attention, for one of three reasons: a change about the instance is ongoing; `ratio`
+    /// is at least 1.5; `ratio` is above 1.1 and the instance's version is a suspect of an ongoing change.
     pub stands_out: bool,
     /// The id of the ongoing change about the instance.
     pub change: Option<Arc<str>>,
@@ -98,23 +99,21 @@ pub struct InstancesQuery {
     pub offset: usize,
 }
 
-/// The smallest ratio to the others at which an instance stands out by itself.
+/// The smallest ratio at which an instance stands out without another reason.
 pub(super) const STANDS_OUT: f64 = 1.5;
 
 /// The ratio above which an instance stands out if its version is a suspect of a change.
 pub(super) const SUSPECT_STANDS_OUT: f64 = 1.1;
 
-/// The rows of all instances of the fleet, from which an answer chooses a part.
 pub(super) struct FleetRows {
-    /// The part of the window that has minute reports, or the whole window if there is only one instance.
+    /// The part of the window that has minute reports; the whole window if `is_alone`.
     pub(super) covered: Covered,
-    /// The largest relative error of the percentiles.
     pub(super) error: f64,
-    /// The instances, by name.
     pub(super) rows: Vec<InstanceRow>,
-    /// Whether there is only one instance. A single instance makes no reports.
+    /// Whether there is only one instance, without reported requests: a single instance reports its requests only if it
+    /// has a version.
     pub(super) is_alone: bool,
-    /// The requests of the instances, from which the rows are made.
+    /// The compared requests of the instances, from which the rows are made.
     pub(super) compared: Arc<Comparison>,
 }
 
@@ -255,7 +254,7 @@ impl InstanceRow {
     }
 }
 
-/// The part of a window that consists of ended minutes whose reports are retained.
+/// The minutes of a window that have ended, and whose reports are retained.
 pub(super) struct Reported {
     /// The start of the whole window, rounded to minutes.
     begin: i64,

@@ -20,7 +20,7 @@ pub(super) fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// `part / whole`; `None` if either is `None`, or `whole` is zero.
+/// `part / whole`; `None` if one of the two is `None`, or if `whole` is zero.
 pub(super) fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     share(part?, whole?)
 }
@@ -117,7 +117,7 @@ pub struct PollTimes {
     pub computing: Option<f64>,
     /// The mean time of a request outside of its polls, in which the request waits.
     pub waiting: Option<f64>,
-    /// The longest poll, exact to a microsecond; `None` for the window before, once slices have left that window.
+    /// The longest poll, exact to a microsecond. For the window before, `None` once slices have left that window.
     pub longest: Option<f64>,
     /// The mean duration of a poll.
     pub mean: f64,
@@ -141,7 +141,7 @@ impl PollTimes {
 pub struct Outcomes(Vec<(&'static str, u64)>);
 
 impl Outcomes {
-    /// Counts of all outcomes that a context of this kind can have, including zero counts.
+    /// The counts of all outcomes that a context of this kind can have, including counts of 0.
     pub(super) fn new(kind: Kind, outcomes: OutcomeCounts) -> Self {
         let possible = |outcome| match outcome {
             Outcome::Failed | Outcome::Cancelled | Outcome::Panicked => true,
@@ -158,7 +158,7 @@ impl Outcomes {
         Self(counts)
     }
 
-    /// The count of an outcome, such as `"2xx"`; 0 if a context of this kind cannot have it.
+    /// The count of an outcome, such as `"2xx"`; 0 if a context of this kind cannot have this outcome.
     pub fn count(&self, name: &str) -> u64 {
         let count = self.iter().find(|(other, _)| *other == name);
         count.map_or(0, |(_, n)| n)
@@ -198,7 +198,7 @@ pub(super) fn code_counts(kind: Kind, codes: &Codes, outcomes: &OutcomeCounts) -
     let none = [Outcome::Failed, Outcome::Cancelled, Outcome::Panicked];
     let none = none.map(|outcome| outcomes.count(outcome));
     let none = uncounted.min(none.iter().sum());
-    // A record of another version may lack the codes of its responses.
+    // Records of another version of this crate may lack codes. Their responses count as `other`.
     let other = codes.other() + (uncounted - none);
     let named = codes.largest().into_iter();
     let named = named.map(|(code, count)| (code.to_string(), count));
@@ -211,7 +211,7 @@ pub(super) fn code_counts(kind: Kind, codes: &Codes, outcomes: &OutcomeCounts) -
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct KindCount {
-    /// The kind of error, as the service names it; `<other>` for all further kinds.
+    /// The kind of error, by the name that the service gives; `<other>` for all further kinds.
     pub kind: Arc<str>,
     /// Number of requests, or of runs of a timer.
     pub count: u64,
@@ -245,7 +245,7 @@ pub struct Measured {
     pub times: Times,
     /// Sum of all durations, in seconds.
     pub total: f64,
-    /// The share of the requests below the target, 0 to 1: the context's own target, or else the target of all
+    /// The share of the requests below the target, 0 to 1. The target is the context's own target, or else that of all
     /// requests. `None` for timers, and without a target.
     pub below_target: Option<f64>,
     /// Counts by outcome.

@@ -93,7 +93,7 @@ impl SliceTimes {
 }
 
 impl SeriesMetric {
-    /// The counters of a context from which the metric is computed; empty if the metric needs records.
+    /// The counters of a context from which the metric is computed; none if the metric needs records.
     pub(super) fn counters(self) -> &'static [Metric] {
         use Metric::{Errors, Hits, Micros};
         match self {
@@ -125,7 +125,6 @@ impl SeriesMetric {
         starts.into_iter().map(at).collect()
     }
 
-    /// The value in one slice of a context's records.
     pub(super) fn of_record(self, kind: Kind, sums: &Aggregate) -> SeriesValue {
         let count = |n: u64| SeriesValue::Count(i64::try_from(n).unwrap_or(i64::MAX));
         let measured = Measured::in_slice(kind, sums);
@@ -150,7 +149,6 @@ impl SeriesMetric {
         })
     }
 
-    /// The largest relative error of a value.
     pub(super) fn error(self, sums: &Aggregate) -> f64 {
         match self {
             Self::P50 | Self::P95 | Self::P99 | Self::Times => sums.histogram.error(),

@@ -73,13 +73,12 @@ use tower_pulse_model::snapshot::ContextSnapshot;
 /// Number of rows if a question sets no limit.
 const DEFAULT_ROWS: usize = 100;
 
-/// The maximum number of rows of an answer. A question with an offset gets later rows.
+/// The maximum number of rows of an answer. Questions with an offset get later rows.
 const MAX_ROWS: usize = 1_000;
 
-/// The length of slices, in seconds, for a question that does not set it, if slices of this length are kept.
+/// The length of slices, in seconds, if a question sets no length and slices of this length are kept.
 const DEFAULT_PRECISION: u32 = 60;
 
-/// Refuses a number that is out of range.
 fn check_number(
     name: &'static str,
     given: usize,
@@ -96,7 +95,6 @@ fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, QueryError> {
     check_number("limit", limit.unwrap_or(DEFAULT_ROWS), 0..=most)
 }
 
-/// Refuses an empty value.
 fn check_given(name: &'static str, given: &str) -> Result<(), QueryError> {
     match given {
         "" => Err(QueryError::parameter(name, format!("{name} is missing"))),
@@ -104,7 +102,7 @@ fn check_given(name: &'static str, given: &str) -> Result<(), QueryError> {
     }
 }
 
-/// A filter for names that contain a text, ignoring case.
+/// A filter for names that contain a text, in upper or lower case.
 struct NameFilter(String);
 
 impl NameFilter {

@@ -46,16 +46,16 @@ pub struct OutcomeRow {
     /// The path.
     #[serde(flatten)]
     pub name: ContextName,
-    /// Number of its requests with the outcome or the kind.
+    /// Number of the path's requests with the outcome or the kind.
     pub count: u64,
-    /// The share of its requests that have the outcome or the kind, 0 to 1.
+    /// The share of the path's requests that have the outcome or the kind, 0 to 1.
     pub share: Option<f64>,
 }
 
-/// The number of counted requests, their path, and the number of all requests of the path.
+/// The number of requests with an outcome or a kind of error, their path, and the number of all requests of the path.
 pub(super) type CountedPath<'a> = (u64, &'a ContextId, u64);
 
-/// The paths with the most counted requests, most first.
+/// The paths with the most of these requests, most first.
 pub(super) fn most_counted(mut paths: Vec<CountedPath<'_>>, limit: usize) -> Vec<OutcomeRow> {
     keep_first(&mut paths, limit, |(a, of_a, _), (b, of_b, _)| {
         b.cmp(a).then_with(|| of_a.name.cmp(&of_b.name))

@@ -14,7 +14,7 @@ use crate::store::RECENT_SLICES;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::snapshot::FleetSnapshot;
 
-/// Number of complete seconds over which the rate is averaged.
+/// The rate is averaged over this many complete seconds.
 const SECONDS: i64 = 10;
 
 /// The fleet's main numbers.
@@ -40,7 +40,7 @@ pub struct Overview {
     pub instances: u64,
     /// The duration in which requests should end, in seconds; `None` without a target.
     pub target: Option<f64>,
-    /// Contexts whose own error budget burns. The one that burned fastest in the last hour comes first.
+    /// Contexts whose own error budget burns. The context whose budget burned fastest in the last hour comes first.
     pub burning: Vec<BurningPath>,
     /// Advice, if the service uses the layer in a way that hides paths.
     pub advice: Option<Advice>,
@@ -130,8 +130,8 @@ fn advice(sums: &PartSums) -> Option<Advice> {
     Advice::about_all(all.outcomes.total(), &unmatched.outcomes)
 }
 
-/// See [`Overview::requests_per_second`]. A missing slice had no requests. Time that was not recorded is left out. The
-/// slice that has just ended is left out too, because it is usually not flushed yet.
+/// See [`Overview::requests_per_second`]. A slice without a count had no requests. Time that was not recorded is left
+/// out. The slice that has just ended is left out too, because its requests are usually not flushed yet.
 fn rate(fleet: &FleetSnapshot, span: &Span, precision: i64) -> Option<f64> {
     let precision = precision.max(1);
     let slice = |second: i64| second.div_euclid(precision) * precision;

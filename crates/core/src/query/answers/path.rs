@@ -36,8 +36,8 @@ pub struct Path {
     hour: Option<ContextHour>,
     /// The hour before; `None` without samples.
     last_hour: Option<ContextHour>,
-    /// The non-empty buckets of the current hour, or of the hour before while the current hour has no samples. Each has
-    /// its two bounds in seconds, and its count.
+    /// The non-empty buckets of the current hour, or of the hour before while the current hour has no samples. A bucket
+    /// has two bounds in seconds, and a count.
     pub histogram: Vec<(f64, f64, u64)>,
     /// Counts by outcome in the hour of `histogram`.
     pub outcomes: Outcomes,
@@ -61,7 +61,7 @@ pub struct Path {
     timers: RequestTimers,
     /// Advice about the layer, if the context is `<unmatched>` or many requests are cancelled.
     ///
-    /// Covers the window, or without a window the hour of the histogram.
+    /// The advice is about the window, or without a window about the hour of `histogram`.
     advice: Vec<Advice>,
     /// The context's own target, if it has one.
     path_target: Option<TargetBudget>,
@@ -84,7 +84,7 @@ pub struct PathWindow {
     /// The measurements in the window and in the window before.
     #[serde(flatten)]
     pub window: ComparedWindow,
-    /// The non-empty buckets. Each has its two bounds in seconds, and its count.
+    /// The non-empty buckets. A bucket has two bounds in seconds, and a count.
     pub histogram: Vec<(f64, f64, u64)>,
     /// The non-empty buckets of the window before.
     pub histogram_before: Vec<(f64, f64, u64)>,
@@ -234,7 +234,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
     })
 }
 
-/// The current hour's aggregate, or the last hour's while the current one has no samples.
+/// The aggregate of the current hour, or of the last hour while the current hour has no samples.
 fn aggregate<'a>(
     hour: Option<&'a HourSnapshot>,
     last_hour: Option<&'a HourSnapshot>,

@@ -1,4 +1,4 @@
-//! The targets of single contexts: how much of the error budget is left, and how fast it burns.
+//! The targets of single contexts: how much of the error budget is left, and how fast the budget burns.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::DAY;
 
-/// The time that an error budget covers, in seconds: 30 days, or the part of them that is kept.
+/// The time that an error budget covers, in seconds: 30 days. If the store keeps less, the budget covers what is kept.
 const BUDGET_SECONDS: i64 = 30 * DAY as i64;
 
 /// The target of a context, and how fast its error budget burns.
@@ -62,7 +62,7 @@ pub struct TargetBudget {
     /// The target.
     #[serde(flatten)]
     pub target: TargetBurn,
-    /// The last 30 days, or the part of them that is kept.
+    /// The last 30 days, or as much of this time as is kept.
     pub budget: Burn,
     /// The share of the error budget that is left: 1 without bad requests, below 0 if overspent; `None` if no request
     /// counts.
@@ -109,7 +109,7 @@ pub(super) async fn burns(source: &Source) -> Result<Vec<(&ContextId, TargetBurn
     let [five_minutes, one_hour, six_hours] = [300, HOUR, 6 * HOUR].map(|length| async move {
         match source.path_targets(Window::seconds(length)).await {
             Ok(sums) => Ok(Some(sums)),
-            // A window whose sums do not fit is left out.
+            // A window whose sums do not fit into `query_bytes` is left out.
             Err(QueryError::NoRoom(_)) => Ok(None),
             Err(error) => Err(error),
         }

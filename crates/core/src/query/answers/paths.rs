@@ -1,4 +1,4 @@
-//! The list of all contexts in a window, which can be filtered, sorted and divided into parts.
+//! The list of all contexts in a window. A question may filter and sort the list, and ask for a part.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -58,8 +58,8 @@ pub enum Sort {
     /// The number of responses with a 4xx status.
     #[serde(rename = "4xx")]
     ClientErrors,
-    /// The urgency of the ongoing change. Contexts without a change come last. For a timer, this is the change in which
-    /// the timer is a suspect.
+    /// The urgency of the context's ongoing change; for a timer, of the change in which the timer is a suspect.
+    /// Contexts without such a change come last.
     Changed,
     /// The mean time within polls.
     Computing,
@@ -113,16 +113,15 @@ pub enum RowStatus {
     Down,
 }
 
-/// A context of the list.
 struct Row {
     context: ContextId,
     measured: Compared,
-    /// The urgency of the ongoing change: a greater number is more urgent. Set only if rows are sorted by it.
+    /// The urgency of the ongoing change: a greater number is more urgent. Set only if the question sorts by urgency.
     urgency: Option<usize>,
 }
 
 impl Row {
-    /// Whether the row has a status, or any samples if `status` is `None`.
+    /// Whether the row has this status. If `status` is `None`, whether the row has samples.
     fn has(&self, status: Option<RowStatus>) -> bool {
         let Compared { now, before, .. } = &self.measured;
         let mean = self.measured.mean_ratio();
@@ -189,10 +188,10 @@ pub struct PathRow {
     pub kinds: Option<Vec<KindCount>>,
     /// The context's own target, if it has one.
     path_target: Option<TargetBurn>,
-    /// For a path, the timer that it runs more than 20 times per request; for a timer, the path that runs it this
-    /// often.
+    /// A timer that runs more than 20 times per request of a path. For a path, the timer that runs most often; for a
+    /// timer, the path that runs the timer most often.
     repeated: Option<Repeated>,
-    /// A value for each slice, oldest first; `None` for a slice that was not recorded.
+    /// The value of each slice, oldest first. A slice that was not recorded has no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::query) series: Option<Vec<Option<PointValue>>>,
 }
@@ -208,7 +207,7 @@ pub struct Repeated {
     pub path: Arc<str>,
     /// The mean number of runs per request.
     pub per_request: f64,
-    /// The mean time per request that a single run, such as a join, would save at most, in seconds.
+    /// The mean time per request that the path would save at most with a single run, such as a join, in seconds.
     pub saved_per_request: f64,
 }
 
@@ -278,7 +277,6 @@ pub struct PathsQuery {
     pub offset: usize,
 }
 
-/// The order of rows, by its name in the API.
 #[derive(PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Order {
@@ -373,7 +371,7 @@ fn id_of(context: &ContextId) -> RecordId {
 }
 
 /// The contexts of a window that match, unordered, with the additions of other programs to the book. Also returns the
-/// time of all contexts of the kind, in seconds.
+/// total time of all contexts of the kind, in seconds.
 async fn rows(
     source: &Source,
     query: &PathsQuery,
@@ -387,7 +385,7 @@ async fn rows(
     };
     let foreign = book.into_iter().flat_map(Book::contexts);
     let contexts = sums.contexts().chain(foreign.filter(|id| !sums.has(id)));
-    // Reserves room for all rows, because a growing vector would move them.
+    // Reserves room for all rows, because a vector that grows copies its rows.
     let mut rows = Vec::with_capacity(sums.contexts.len());
     let mut totals = Vec::with_capacity(sums.contexts.len());
     let mut budget = CoopBudget::new(&source.clock);
@@ -413,7 +411,6 @@ async fn rows(
     Ok((rows, totals.iter().sum()))
 }
 
-/// A row without a value comes last in either order.
 fn order(a: Option<f64>, b: Option<f64>, is_descending: bool) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) if is_descending => b.total_cmp(&a),

@@ -13,8 +13,8 @@ use tower_pulse_model::profile::{Profile as Stored, ProfileHour};
 /// A profile is meaningful if at least this number of hours of the week were recorded.
 const ENOUGH_HOURS: usize = 24;
 
-/// The usual requests at each hour of the week. An hour is added some minutes after its end. A profile lacks samples
-/// that arrive later, and an hour that no instance has folded within two days of its end.
+/// The usual requests at each hour of the week. An hour is added three minutes after its end. A profile lacks samples
+/// that arrive later, and hours that no instance has added within two days of their end.
 ///
 /// The answer to [`ProfileQuery`](crate::query::dashboard::ProfileQuery).
 #[derive(Debug, Serialize)]
@@ -31,8 +31,8 @@ pub struct Profile {
     pub hours: Vec<HourOfWeek>,
 }
 
-/// An hour of the week, averaged over weeks. Each further whole week multiplies the weight of the weeks before by 3/4.
-/// Figures have four significant digits.
+/// An hour of the week, averaged over weeks. Each further week in which the whole hour was recorded multiplies the
+/// weight of the weeks before by 3/4. Figures have four significant digits.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HourOfWeek {

@@ -59,7 +59,8 @@ pub struct RankingHead {
     pub interval: u32,
     /// The maximum number of ids.
     pub max_ids: u32,
-    /// The sum of the counts of ids for which the ranking had no room, including ids that left it.
+    /// The sum of the counts for which the ranking had no room: of ids that did not enter the ranking, and of ids that
+    /// left the ranking.
     pub dropped: u64,
 }
 

@@ -10,10 +10,11 @@ use tower_pulse_model::slice::{Precision, Precisions};
 use tower_pulse_model::tier::{DAY, WIDTHS, tier_for};
 use tower_pulse_model::tiers::Tiers;
 
-/// The maximum number of points of a series if the question does not set the precision.
-const MAX_POINTS: i64 = 200;
+/// The maximum number of points of a series, if the question does not set the precision.
+const DEFAULT_POINTS: i64 = 200;
 
-/// The maximum number of points of a series in a row of a list. Six hours have 73 slices of five minutes.
+/// The maximum number of points of a series in a row of a list: enough for six hours, which have 73 slices of five
+/// minutes.
 pub(super) const MAX_ROW_POINTS: i64 = 75;
 
 /// Slices of one length, from counters or from records.
@@ -23,9 +24,8 @@ pub(super) struct Resolution {
     pub(super) precision: u32,
     /// The precision of the counters, or the tier of the records, from which the slices are made.
     pub(super) tier: Precision,
-    /// Whether the slices come from counters.
     pub(super) is_counter: bool,
-    /// The time since which slices of this length are kept, in Unix seconds; `i64::MIN` if always.
+    /// When the store began to keep slices of this length, in Unix seconds; `i64::MIN` if they are always kept.
     since: i64,
 }
 
@@ -42,7 +42,7 @@ impl Resolution {
     /// All resolutions for a metric, finest first. At equal precision, counters come before records, because a counter
     /// is a single key.
     ///
-    /// If `has_counters` is false, the metric can be read only from the records of `tiers`.
+    /// Without `has_counters`, the metric can be read only from the records of `tiers`.
     pub(super) fn all(precisions: &Precisions, has_counters: bool, tiers: Tiers) -> Vec<Self> {
         let counters = precisions.counters.iter().filter(|_| has_counters);
         let counters = counters.map(|precision| Self::of_counters(*precision));
@@ -55,8 +55,8 @@ impl Resolution {
         let records = WIDTHS.into_iter();
         let records =
             records.filter_map(|precision| Some(of_tier(precision, tier_for(precision)?)));
-        // Days that are combined from six-hour slices come before stored days, and are used while the six-hour slices
-        // are kept.
+        // Days that are combined from six-hour slices come before stored days. So the combined days are used while the
+        // six-hour slices are kept.
         let days = tiers.get(DAY).map(|days| of_tier(DAY, days));
         let mut all: Vec<_> = counters.chain(records).chain(days).collect();
         all.order_by_key(|resolution| resolution.precision);
@@ -77,13 +77,13 @@ impl Resolution {
         let chosen = match bounds {
             None => of_wanted.next(),
             Some(bounds) if given.is_some() => Self::reaching(of_wanted, bounds, now),
-            Some(bounds) => Self::finest(all.iter().copied(), MAX_POINTS, bounds, now),
+            Some(bounds) => Self::finest(all.iter().copied(), DEFAULT_POINTS, bounds, now),
         };
         chosen.ok_or_else(|| refused(all, wanted))
     }
 
-    /// The precision of counters for the series in the rows of a list: the finest that covers the window with at most
-    /// [`MAX_ROW_POINTS`] points; `None` if all precisions are too fine.
+    /// The precision of the counters' series in the rows of a list: the finest precision that covers the window with at
+    /// most [`MAX_ROW_POINTS`] points; `None` if all precisions are too fine.
     pub(super) fn of_rows(
         precisions: &Precisions,
         bounds: &Range<i64>,
@@ -105,8 +105,8 @@ impl Resolution {
         precisions.find(|p| *p == DEFAULT_PRECISION).or(finest)
     }
 
-    /// The finest slices, up to days, that cover a window with at most `max_points` points. Days may have more points.
-    /// If no slices go back far enough, returns those that are kept for longest.
+    /// The finest slices that cover a window with at most `max_points` points. Days may have more points. If no slices
+    /// go back far enough, returns the slices that are kept for longest.
     fn finest(
         all: impl Iterator<Item = Self> + Clone,
         max_points: i64,
@@ -120,8 +120,8 @@ impl Resolution {
         Self::reaching(few, bounds, now)
     }
 
-    /// The first resolution that covers a window. If none covers it, returns the first resolution whose slices are kept
-    /// for longest.
+    /// The first resolution that covers a window. If none covers the window, returns the first resolution whose slices
+    /// are kept for longest.
     fn reaching(
         all: impl Iterator<Item = Self> + Clone,
         bounds: &Range<i64>,

@@ -63,7 +63,7 @@ impl RowMetric {
         }
     }
 
-    /// A slice without requests has a count but no time.
+    /// The values of a metric in slices. A slice without requests has a count of 0, but no time.
     pub(super) fn of_all(self, points: &[Option<Point>]) -> Vec<Option<PointValue>> {
         let value = |point: &Option<Point>| {
             let point = point.as_ref()?;

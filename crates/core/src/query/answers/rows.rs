@@ -16,7 +16,7 @@ use crate::row_lists::{FailedRow, RowInfo, RowList, RowSums, RowsQuery};
 pub struct Rows {
     /// The names of the caches of this process. The name of an unnamed cache is `""`.
     pub caches: Vec<String>,
-    /// The cache that has the rows; `None` without a cache.
+    /// The name of the cache that has the rows; `None` without a cache.
     pub name: Option<String>,
     /// Number of scheduled rows that match.
     pub total: usize,
@@ -32,7 +32,7 @@ pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result
     let limit = check_limit(query.limit, MAX_ROWS)?;
     let caches = source.process.as_ref();
     let caches = caches.map_or_else(Default::default, |process| process.row_caches().all());
-    // The unnamed cache is the first.
+    // Without a name in the question, the first cache answers. The unnamed cache comes first.
     let name = (query.name.clone()).or_else(|| caches.keys().next().cloned());
     let list = match &name {
         None => None,

@@ -77,7 +77,7 @@ pub(in crate::query) async fn series(
     }
     let resolution = Resolution::choose(&resolutions, given, bounds.as_ref(), now)?;
 
-    // The start of each slice, its value, and the relative error of the value.
+    // For each slice: its start, the value, and the relative error of the value.
     let mut points: Vec<(i64, SeriesValue, f64)> = match resolution.is_counter {
         true => {
             let whose = context.unwrap_or(ALL);
@@ -119,8 +119,8 @@ pub(in crate::query) async fn series(
     })
 }
 
-/// The time that slices cover, and the times in which the service was not running. `oldest` is the first slice with
-/// data, which may be from before the store was created.
+/// The time that slices cover, and the times in which the service was not running. `oldest` is the start of the first
+/// slice with data. This slice may be older than the recorded time of the store.
 pub(super) async fn recorded(
     source: &Source,
     slices: WindowSlices,
@@ -129,14 +129,14 @@ pub(super) async fn recorded(
 ) -> Result<(Covered, Vec<(i64, i64)>), QueryError> {
     let mut span = source.recorded_span().await?;
     let since = span.recorded.since();
-    // The slice in which the store was created is recorded only in part.
+    // The slice in which the recorded time begins is recorded only in part.
     let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= since);
     span.recorded = span.recorded.extended_to(before.unwrap_or(since));
     let missing = slices.not_running(&span.recorded, span.recorded_until, span.now);
     Ok((Covered::read(source, slices, &span).await?, missing))
 }
 
-/// The context of a question by its name and, if given, its kind. Without a name, all requests.
+/// The context with this name and, if given, this kind. Without a name, the context of all requests.
 pub(super) async fn context_id(
     source: &Source,
     context: Option<&str>,

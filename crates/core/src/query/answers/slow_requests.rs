@@ -29,7 +29,7 @@ pub struct ListedRequest {
     pub outcome: &'static str,
     /// Whether the request counts as an error.
     pub error: bool,
-    /// The kind of error that the service gave; `None` if it gave none.
+    /// The kind of error that the service gave; `None` if the service gave none.
     pub error_kind: Option<String>,
     /// The message of the error, at most 200 bytes; `None` if the service gave none, or if messages are not recorded.
     pub message: Option<String>,
@@ -132,7 +132,7 @@ impl BothHours {
     }
 }
 
-/// The lists of the current hour and of the hour before. Timers have no lists.
+/// Timers have no lists.
 pub(super) async fn both_hours(
     source: &Source,
     context: &ContextId,

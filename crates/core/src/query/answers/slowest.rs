@@ -26,8 +26,8 @@ pub struct Slowest {
 pub struct SlowContext {
     /// The context.
     pub context: String,
-    /// The kind of the context; `None` if it has no samples in the current hour or the hour before, or if a page and a
-    /// timer share the name.
+    /// The kind of the context; `None` if the context has no samples in the current hour or the hour before, or if a
+    /// page and a timer share the name.
     pub kind: Option<Kind>,
     /// The HTTP method, if the context has one.
     pub method: Option<String>,
@@ -54,7 +54,7 @@ pub(in crate::query) async fn slowest(
     let limit = check_limit(query.limit, MAX_ROWS)?;
     let ranking = source.slowest().await?;
     let hours = source.window(Window::HOUR).await?;
-    // The ranking has names only, and no kinds.
+    // The ranking has only the names of contexts, without their kinds.
     let mut kinds: HashMap<&str, Option<Kind>> = HashMap::new();
     for context in hours.contexts() {
         let kind = kinds.entry(&context.name);

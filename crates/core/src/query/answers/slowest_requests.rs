@@ -1,9 +1,9 @@
-//! The slowest requests of a window, as far back as they are kept, of all or of selected contexts.
+//! The slowest requests of a window, of all or of selected contexts, as far back as requests are kept.
 //!
 //! The store keeps few requests: a list of the slowest requests of all contexts, and for each context its own list of
-//! the slowest and the newest failed requests. The list of all contexts may be full of one page's requests. So a
-//! question with a filter also reads the own lists of the contexts with the slowest requests. The number of these lists
-//! is bounded, so the number of reads does not grow with the number of contexts.
+//! the slowest and the newest failed requests. One page's requests may fill the list of all contexts. So a question
+//! with a filter also reads the own lists of the contexts with the slowest requests. The number of these lists is
+//! bounded, so the number of reads does not grow with the number of contexts.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
 use tower_pulse_model::tier::FINEST;
 
-/// The maximum number of contexts whose own lists are read for an hour: the maximum number of requests in an answer.
+/// The maximum number of contexts whose own lists are read for an hour: as many as an answer has requests.
 const MAX_LISTS: usize = SLOW_OF_ALL;
 
 const MAX_INSTANCES: usize = 100;
@@ -68,7 +68,7 @@ pub struct RequestStatus(Ending);
 enum Ending {
     /// The request counts as an error.
     Failed,
-    /// The request has this outcome, which is the class of the status if the whole response was sent.
+    /// The request has this outcome. If the whole response was sent, the outcome is the class of the status.
     Outcome(Outcome),
     /// The response has this status.
     Code(u16),
@@ -86,13 +86,13 @@ impl RequestStatus {
         }
     }
 
-    /// Whether any of the summarized requests may have ended this way.
+    /// Whether one of the requests in `summary` may have ended this way.
     fn may_match(self, summary: &Summary) -> bool {
         let has = |outcome| summary.outcomes.count(outcome) > 0;
         match self.0 {
             Ending::Failed => summary.outcomes.errors > 0,
             Ending::Outcome(outcome) => has(outcome),
-            // A response with an incomplete body has a status as well.
+            // Requests whose body failed or was aborted also have a status.
             Ending::Code(code) => {
                 has(Outcome::from_status(code))
                     || has(Outcome::BodyAborted)
@@ -217,13 +217,12 @@ impl SlowestRequestsQuery {
         others: &'a [SlowRequests],
     ) -> Vec<&'a SlowRequest> {
         let mut requests: Vec<&SlowRequest> = match self.status {
-            // Without a status, the newest failed requests are left out, because a request that is in no list may be
-            // slower.
+            // Without a status, the newest failed requests are left out, because requests in no list may be slower.
             None => others.iter().flat_map(SlowRequests::slowest).collect(),
             Some(_) => others.iter().flat_map(SlowRequests::iter).collect(),
         };
-        // Keeps one copy of a request that is in both lists. Different requests may be equal in all recorded fields, so
-        // each request of one list is the copy of at most one request of the other list.
+        // Keeps one copy of a request that is in both lists. Different requests may be equal in all fields, so a
+        // request of one list counts as the copy of at most one request of the other list.
         let mut unmatched = requests.clone();
         for request in all.slowest() {
             match unmatched.iter().position(|other| *other == request) {
@@ -283,7 +282,7 @@ pub(in crate::query) async fn slowest_requests(
             *count <= most
         });
     }
-    // Whole minutes, so that an answer without new requests stays the same.
+    // Covers whole minutes, so that `from` and `to` stay the same for a minute.
     let slices = WindowSlices::around(&bounds, FINEST.seconds, FINEST, i64::MIN);
     Ok(SlowestRequests {
         covered: Covered::read(source, slices, &span).await?,

@@ -1,4 +1,4 @@
-//! The timers that ran within the requests of a context, and the time that they took.
+//! The timers that ran within the requests of a context, and the time that the timers took.
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub struct RequestTimers {
     pub untimed_per_request: Option<f64>,
     /// `untimed_per_request` divided by its value in the window before.
     pub untimed_change: Option<f64>,
-    /// The wait in front of the service, which is not part of the requests' time; `None` if no header has it.
+    /// The wait in front of the service, which is not part of the requests' time; `None` if no header has the wait.
     pub queue: Option<QueueWait>,
 }
 
@@ -38,7 +38,7 @@ pub struct RequestTimers {
 pub struct QueueWait {
     /// Number of requests with a known wait.
     pub requests: u64,
-    /// The sum of their waits, in seconds.
+    /// The sum of these waits, in seconds.
     pub total: f64,
     /// The mean wait, in seconds.
     pub mean: Option<f64>,
@@ -93,7 +93,7 @@ pub struct RequestTimer {
     pub seconds_per_request: Option<f64>,
     /// `seconds_per_request` divided by its value in the window before.
     pub change: Option<f64>,
-    /// Number of runs that failed in the window, on all paths; `None` without a window.
+    /// Number of runs in the window that failed, on all paths; `None` without a window.
     pub errors: Option<u64>,
     /// `errors` divided by all runs on all paths, 0 to 1.
     pub error_share: Option<f64>,
@@ -131,8 +131,8 @@ pub struct TimerPath {
 }
 
 impl TimerPath {
-    /// Paths on which the timer takes most time come first. A path is missing if the timer is not among its 16 most
-    /// costly timers.
+    /// Paths on which the timer takes most time come first. A path is missing if the timer is not among the 16 timers
+    /// that take most of the path's time.
     pub(super) async fn of(
         source: &Source,
         window: Window,
@@ -186,8 +186,8 @@ impl RequestTimers {
         }
         let mut timers = sums.timers.clone();
         timers.limit();
-        // A timer of the application may have the name of the wait. Unlike the wait, such a timer covers a part of the
-        // requests' time.
+        // A timer of the application may have the name of the timer of the wait. Such a timer covers a part of the
+        // requests' time, unlike the wait.
         let queue_id = queue();
         let queue = timers.get(queue_id).filter(|sums| sums.covered == 0);
         let queue = queue.copied();
@@ -205,7 +205,6 @@ impl RequestTimers {
             let by_share = b.covered.total_cmp(&a.covered);
             by_share.then_with(|| a.timer.cmp(&b.timer))
         });
-        // A timer that ended after its request may be in a window that lacks the request.
         let timed = timers.covered.min(sums.times.sum);
         let untimed = sums.times.sum - timed;
         Ok(Self {
@@ -218,7 +217,8 @@ impl RequestTimers {
         })
     }
 
-    /// Sets the errors of the timers on all paths, in a window and in the window before.
+    /// Sets the errors of the timers in a window, on all paths, and whether they fail more often than in the window
+    /// before.
     pub(super) fn set_errors(&mut self, sums: &PartSums, before: &PartSums) {
         for timer in &mut self.timers {
             let id = ContextId::new(Kind::Timer, timer.timer.as_str());

@@ -15,11 +15,13 @@ const WORST: usize = 5;
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct WorstRequests {
-    /// Whether the page fails. If so, failed requests come first.
+    /// Whether the most urgent ongoing change of the page, or else of all pages, is that requests fail. If so, failed
+    /// requests come first.
     pub failing: bool,
-    /// Whether the requests ended within the window. If false, they ended in the current hour or in the hour before.
+    /// Whether the requests ended within the window. If false, the requests ended in the current hour or in the hour
+    /// before.
     pub in_window: bool,
-    /// At most 5 requests: failed requests first if the page fails, then requests since the ongoing change began, then
+    /// At most 5 requests: failed requests first if `failing`, then requests since the ongoing change began, then
     /// the slowest requests.
     pub requests: Vec<ListedRequest>,
 }
@@ -44,7 +46,7 @@ pub(super) async fn worst_of(
     let slowest = lists().flat_map(SlowRequests::slowest);
     let mut requests: Vec<&SlowRequest> = Vec::new();
     for request in failed.filter(|_| failing).chain(slowest) {
-        // A request may be among the slowest and among the failed requests.
+        // A request may be among the failed and among the slowest requests.
         if !requests.contains(&request) {
             requests.push(request);
         }

@@ -10,10 +10,10 @@ use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 
-/// The maximum number of contexts of an instance. A report has at most 32 contexts, the busiest of its minute.
+/// The maximum number of contexts of an instance. The store keeps at most 32 contexts of a report, the busiest of the
+/// minute.
 const MAX_CONTEXTS: usize = 256;
 
-/// One instance compared with the others.
 #[derive(Default)]
 pub(in crate::query) struct BesideOthers {
     /// The minutes in which the instance had requests, oldest first.
@@ -24,25 +24,21 @@ pub(in crate::query) struct BesideOthers {
     pub machine: Vec<(i64, MachineMinute)>,
 }
 
-/// A minute of the instance, compared with the others.
 pub(in crate::query) struct MinuteBeside {
-    /// The start of the minute, in Unix seconds.
     pub start: i64,
     /// The sums over all contexts that the instance reported.
     pub sums: Aggregate,
-    /// The number of other instances that had requests.
+    /// The number of other instances that had requests and were not slow.
     pub others: usize,
     /// The total number of requests of these other instances.
     pub others_count: u64,
-    /// The mean that the instance's requests would have had on the others: computed from the others' means on the same
-    /// contexts, in seconds.
+    /// The mean duration that the instance's requests would have had on the others, in seconds, computed from the
+    /// others' means on the same contexts.
     pub others_mean: Option<f64>,
 }
 
-/// A context of the instance, compared with the others.
 #[derive(Debug, Default)]
 pub(in crate::query) struct ContextBeside {
-    /// The sums of the instance.
     pub sums: Aggregate,
     /// The sums of the others, in the minutes in which the instance had requests.
     pub others: Aggregate,
@@ -65,8 +61,8 @@ impl ContextBeside {
 }
 
 impl BesideOthers {
-    /// Adds a minute, which must be later than all minutes that were added before. Only the instances in `in_line`
-    /// count as the others.
+    /// Adds a minute, which must be later than all minutes that were added before. Only the instances in `in_line`,
+    /// which are not slow, count as the others.
     pub(super) async fn add(
         &mut self,
         start: i64,
@@ -107,7 +103,6 @@ impl BesideOthers {
         });
     }
 
-    /// Approximate bytes in memory.
     pub(in crate::query) fn bytes(&self) -> usize {
         let minutes = self.minutes.iter().map(|minute| minute.sums.bytes());
         let contexts = self.contexts.values();

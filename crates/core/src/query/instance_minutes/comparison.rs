@@ -14,20 +14,20 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted;
 
-/// An instance is slow in a minute if its ratio so far exceeds the median instance's by more than this factor. A slow
-/// instance does not count among the others, because it would make a healthy instance look fast.
+/// An instance is slow in a minute if its [`Pace`] up to this minute is more than this many times that of the median
+/// instance. The other instances are *in line*. A slow instance does not count among the others, because it would make
+/// a healthy instance look fast.
 const SLOW: f64 = 1.1;
 
-/// The sums of an instance over some minutes, compared with the others.
 #[derive(Debug, Default)]
 pub(in crate::query) struct InstanceSums {
     /// The version of the application that the instance reported last.
     pub version: Option<Arc<str>>,
-    /// The start of the first minute with requests, and the end of the last, in Unix seconds.
+    /// The start of the first minute with requests, and the end of the last such minute, in Unix seconds.
     pub busy: Range<i64>,
     pub sums: Aggregate,
     pace: Pace,
-    /// The pace beside all instances, including this one.
+    /// The pace compared with all instances, including this instance.
     beside_all: Pace,
 }
 
@@ -39,7 +39,8 @@ impl InstanceSums {
     }
 }
 
-/// The runtime and the process of an instance over some minutes. Each sum comes with its number of minutes.
+/// The measurements of the runtime and the process of an instance over some minutes. Each sum comes with the number of
+/// minutes in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::query) struct MachineSums {
     cpu: (f64, u32),
@@ -61,7 +62,8 @@ impl MachineSums {
         self.worst_delay = self.worst_delay.max(minute.worst_delay_micros);
     }
 
-    /// The mean share of the CPUs' time, the mean of the median scheduling delays, and the longest delay, in seconds.
+    /// The mean share of the CPUs' time; then, in seconds, the mean of the median scheduling delays, and the longest
+    /// delay.
     pub(in crate::query) fn cpu_and_delays(&self) -> [Option<f64>; 3] {
         let mean = |(sum, minutes): (f64, u32)| (minutes > 0).then(|| sum / f64::from(minutes));
         let worst = self.worst_delay.map(|micros| micros as f64 / 1e6);
@@ -75,15 +77,16 @@ impl MachineSums {
 pub(in crate::query) struct Comparison {
     /// The instances with requests, by name.
     pub instances: Vec<(Arc<str>, InstanceSums)>,
-    /// The machines of all instances that made reports, by name. A lone instance reports only its machine.
+    /// The machines of all instances that made reports, by name. A single instance without a version reports only its
+    /// machine.
     pub machines: Vec<(Arc<str>, MachineSums)>,
-    /// The instance that the question names.
+    /// The instance that the question names, compared in detail.
     pub beside: BesideOthers,
 }
 
 impl Comparison {
     /// Adds a minute, which must be later than all minutes that were added before. Returns the instances with requests
-    /// that are not slow.
+    /// that are in line.
     pub(super) fn add<'a>(
         &mut self,
         start: i64,
@@ -113,7 +116,7 @@ impl Comparison {
             paces.push((compared.beside_all.so_far(), instance));
         }
         paces.order_by(|(a, _), (b, _)| a.total_cmp(b));
-        // At least two instances are in line. Of two instances, either may be slow.
+        // At least two instances count as in line: with two instances, it is unknown which one is slow.
         let median = paces.get((paces.len().saturating_sub(1) / 2).max(1));
         let most = median.map_or(f64::INFINITY, |(pace, _)| SLOW * pace);
         let first_slow = paces.partition_point(|(pace, _)| *pace <= most);
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn slow_instances_do_not_make_the_others_look_fast() {
-        // The instances take these milliseconds for a request.
+        // `millis` has the milliseconds that each instance takes for a request.
         let ratios = |millis: &[u64]| {
             let minutes = [0, 1].map(|_| {
                 let names = ["a", "b", "c", "d"].into_iter().zip(millis);
@@ -198,7 +201,7 @@ mod tests {
         assert_eq!(ratios(&[10, 10, 30]), [1.0, 1.0, 3.0]);
         assert_eq!(ratios(&[10, 10, 20, 30]), [1.0, 1.0, 2.0, 3.0]);
         assert_eq!(ratios(&[10, 10, 10, 10]), [1.0; 4]);
-        // With fewer than two others in line, all others count.
+        // No instance is left out if there are only two, or if most of them are slow.
         assert_eq!(ratios(&[10, 20]), [0.5, 2.0]);
         assert_eq!(ratios(&[10, 20, 20]), [0.5, 4.0 / 3.0, 4.0 / 3.0]);
     }
@@ -229,7 +232,7 @@ mod tests {
             minutes([("b", ("x", 500, 9_000))]),
         ];
         assert_eq!(ratios(&uneven, None), [Some(1.0); 2]);
-        // `old` is alone in the first minute, and `new`, which replaces it, in the last.
+        // `old` is alone in the first minute. `new` replaces `old`, and is alone in the last minute.
         let replaced = [
             minutes([("old", ("x", 100, 10))]),
             minutes([("old", ("x", 50, 10)), ("new", ("x", 50, 90))]),
@@ -242,7 +245,7 @@ mod tests {
     fn few_requests_have_no_ratio() {
         let (a, b, c) = (("x", 9, 10), ("x", 90, 10), ("y", 90, 10));
         let few = [minutes([("a", a), ("b", b), ("c", c)])];
-        // On `x`, `b` can be compared only with the nine requests of `a`.
+        // On `x`, `b` can be compared only with `a`, which has too few requests.
         assert_eq!(ratios(&few, None), [None; 3]);
         assert_eq!(ratios(&few, Some("y")), [None]);
     }

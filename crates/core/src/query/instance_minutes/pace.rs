@@ -1,4 +1,5 @@
-//! The time of an instance's requests, compared with the other instances on the same contexts in the same minutes.
+//! The time of an instance's requests, compared with requests of the other instances on the same contexts in the same
+//! minutes.
 
 use tower_pulse_model::aggregate::Aggregate;
 
@@ -38,13 +39,13 @@ impl Times {
 pub(super) struct Pace {
     /// The instance's requests on contexts that others served in the same minute.
     pub(super) own: Times,
-    /// The number of the others' requests on these contexts in these minutes.
+    /// The number of the others' requests on the same contexts in the same minutes.
     others: u64,
-    /// The time of the instance's requests at the means of the others, in nanoseconds.
+    /// The time that the instance's requests would take at the means of the others, in nanoseconds.
     pub(super) expected: f64,
-    /// The number of these minutes.
+    /// The number of minutes in which the instance and others had requests on the same context.
     minutes: u32,
-    /// The start of the last one.
+    /// The start of the last of these minutes.
     last: i64,
 }
 
@@ -74,7 +75,7 @@ impl Pace {
         nanos.map(|nanos| nanos / 1e9)
     }
 
-    /// The time of the requests, divided by the expected time.
+    /// The time of the instance's requests, divided by the expected time.
     pub(super) fn so_far(&self) -> f64 {
         self.own.sum as f64 / self.expected.max(1.0)
     }

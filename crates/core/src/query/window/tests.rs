@@ -32,7 +32,7 @@ fn a_named_window_and_the_window_before_it_are_kept() {
                 assert!(before.starts(now).eq(starts), "{name} at {now}");
                 assert!((before.covered(&since(i64::MIN), now, now).complete - 1.0).abs() < 1e-9);
             }
-            // These windows have no slices of a day, even if the store has a history.
+            // These windows get no slices of a day, even if the store has a history.
             let with_days = named(name).slices(days(400, i64::MIN), NOW);
             assert_eq!(with_days, named(name).slices(WITHOUT_DAYS, NOW), "{name}");
         }
@@ -88,8 +88,8 @@ fn complete_excludes_gaps_and_time_before_the_recording() {
     assert_eq!(seconds(NOW - 100, NOW - 200), 0);
     let share = |from, until| slices.covered(&since(from), until, NOW).complete;
     assert_eq!(share(NOW - length / 2, NOW), 0.5);
-    // The store's clock is ahead of this instance's, so data can be read up to a time after `NOW`. The share is still
-    // at most 1.
+    // If the store's clock is ahead of this instance's, data can be read up to a time after `NOW`. Even then, the share
+    // is at most 1.
     assert_eq!(share(i64::MIN, NOW + 7), 1.0);
 
     let recorded = RecordedTime::new(NOW - 600, [(NOW - 500, NOW - 200)]);

@@ -21,7 +21,7 @@ const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 /// The maximum number of slices whose records are read at once.
 const SLICES_AT_ONCE: usize = 16;
 
-/// If there are more than this many superfluous groups, all contexts are grouped anew.
+/// If there are more than this many groups beyond the number that the contexts need, all contexts are grouped anew.
 const SPARE_GROUPS: usize = 8;
 
 /// Approximate bytes of a context.
@@ -31,7 +31,7 @@ pub(super) const PER_CONTEXT: usize = 48;
 #[derive(Debug, Default)]
 pub(super) struct ContextGroups {
     pub groups: Vec<Arc<[RecordId]>>,
-    /// The number of each context's group, and its index in the group.
+    /// The number of each context's group, and the index of the context in the group.
     positions: HashMap<RecordId, (usize, usize)>,
 }
 
@@ -77,7 +77,6 @@ impl ContextGroups {
         self.positions.len()
     }
 
-    /// The number of a context's group, and its index in the group.
     pub(super) fn position(&self, id: RecordId) -> Option<(usize, usize)> {
         self.positions.get(&id).copied()
     }

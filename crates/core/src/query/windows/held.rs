@@ -9,10 +9,9 @@ use tower_pulse_model::running_sums::{PackedSums, RunningSums};
 use tower_pulse_model::tier::Revision;
 
 /// Approximate bytes of a list of points, without the points.
-const PER_GROUP: usize = 64;
+const PER_LIST: usize = 64;
 
-/// Adds a slice of a group of contexts to the sums, or removes it. A window has two *parts*: the window itself, and the
-/// window before it.
+/// A change of the sums of a group of contexts: a slice is added to parts of the window, or removed from parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Move {
     pub start: i64,
@@ -33,23 +32,22 @@ impl Move {
 #[derive(Default)]
 pub(super) struct Moved {
     pub group: usize,
-    /// The sums of the window, and of the window before it.
     pub sums: [Vec<PackedSums>; 2],
     /// The points of each slice that enters the window.
     pub points: Vec<(i64, Vec<Point>)>,
 }
 
-/// The sums of a window and of the window before it.
 pub(super) struct HeldWindow {
     pub window: Window,
     pub asked_at: Tick,
     pub sums: [RunningSums; 2],
-    /// By group number and start of a slice: the points of the group's contexts, in their order.
+    /// The points of the contexts of a group, in the order of the group, by the number of the group and the start of
+    /// the slice.
     pub points: HashMap<(usize, i64), Vec<Point>>,
     /// The length of the slices, in seconds.
     pub seconds: u32,
-    /// Subtracted slices with their revisions. Records may have changed between addition and subtraction, so the
-    /// revisions are compared with a newer index.
+    /// For each part, the subtracted slices with their revisions. Records may have changed between their addition and
+    /// their subtraction, so the revisions are compared with a newer index.
     unverified: [Vec<(i64, Revision)>; 2],
 }
 
@@ -65,7 +63,7 @@ impl HeldWindow {
         }
     }
 
-    /// Sets the length of the slices. Removes slices of another length.
+    /// Sets the length of the slices. If the length changes, clears both parts.
     pub(super) fn set_seconds(&mut self, seconds: u32) {
         if self.seconds != seconds {
             self.clear();
@@ -73,8 +71,8 @@ impl HeldWindow {
         }
     }
 
-    /// The move that a slice of a group of contexts needs, if any. `revisions` has the slice's revision for each part;
-    /// `None` if the slice is not in the part.
+    /// The move that a slice of a group of contexts needs, if any. For each part, `revisions` has the revision of the
+    /// slice; `None` if the part must not have the slice.
     pub(super) fn plan(
         &self,
         group: usize,
@@ -120,7 +118,7 @@ impl HeldWindow {
         self.unverified.iter().any(|slices| !slices.is_empty())
     }
 
-    /// Clears each part in which a slice has changed since it was added. Subtracted slices are checked, too.
+    /// Clears each part in which a slice has changed since the slice was added. Checks subtracted slices too.
     pub(super) fn verify(&mut self, revision: impl Fn(i64) -> Revision) {
         for (part, removed) in std::mem::take(&mut self.unverified).into_iter().enumerate() {
             let sums = &self.sums[part];
@@ -146,11 +144,10 @@ impl HeldWindow {
         (0..2).for_each(|part| self.clear_part(part));
     }
 
-    /// Approximate bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         let sums = self.sums.iter().map(RunningSums::bytes);
         let points = self.points.values();
-        let points = points.map(|points| size_of_val(&**points) + PER_GROUP);
+        let points = points.map(|points| size_of_val(&**points) + PER_LIST);
         sums.chain(points).sum()
     }
 }

@@ -1,8 +1,9 @@
-//! The sums of all contexts over windows, updated as time passes. A cached window adds the slices that have entered it,
-//! and subtracts the slices that have left it. Other slices are not read again.
+//! The sums of all contexts over windows, updated as time passes. A window has two *parts*: the window itself (part 0),
+//! and the window before (part 1). The sums of a part are cached: slices that enter the part are added, and slices that
+//! leave the part are subtracted. Other slices are not read again.
 //!
-//! The newest slices still change. They are *open*: their packed records are cached, and read again if the slice's
-//! revision has changed. All other slices are *settled*: their sums are in
+//! The newest slices still change. These slices are *open*: their packed records are cached, and read again if the
+//! revision of the slice has changed. All other slices are *settled*: their sums are in
 //! [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If a settled slice changes, for example because an
 //! instance flushes after an outage, the sums are computed anew.
 //!
@@ -45,18 +46,16 @@ use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::tier::TierSlice;
 use tower_pulse_model::tiers::Tiers;
 
-/// The index is read again when it is older than this.
+/// The record index is read again when it is older than this.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// After this time, a question is answered with the slices that were read so far.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// Adds up the records of all contexts.
 pub(super) struct Windows {
     store: Arc<dyn Store>,
     clock: Clock,
     targets: Arc<Targets>,
-    /// The maximum size of the cache, in bytes.
     most_bytes: usize,
     state: Mutex<WindowState>,
     /// The size of the cache after the last question, in bytes.
@@ -80,8 +79,6 @@ impl Windows {
         }
     }
 
-    /// The sums of all contexts in a window.
-    ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
         let (state, mut budget, ready) = boxed(self.update(window, span.tiers)).await?;
@@ -96,8 +93,6 @@ impl Windows {
         })
     }
 
-    /// The sums of one context in a part of a window.
-    ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn context(
         &self,
@@ -112,7 +107,7 @@ impl Windows {
     }
 
     /// The contexts whose requests ran a timer in a window, with their sums. After [`sums`](Self::sums) of the same
-    /// window, nothing is read. The time is proportional to the number of contexts.
+    /// window, nothing is read. Takes time in proportion to the number of contexts.
     ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn running(
@@ -187,7 +182,7 @@ impl Windows {
         })
     }
 
-    /// Reads new records, as far as time allows.
+    /// Updates a window in the cache. Reads all open slices, and then settled slices until [`PATIENCE`] is over.
     async fn update(
         &self,
         window: Window,
@@ -222,7 +217,7 @@ impl Windows {
         Ok((state, budget, ready))
     }
 
-    /// Reads open slices that are not cached or have changed.
+    /// Reads the open slices that are not cached or have changed.
     async fn read_open(
         &self,
         state: &mut WindowState,
@@ -264,20 +259,20 @@ impl Windows {
         budget.yield_if_spent().await;
         self.make_moves(state, ready, leaving, None, budget).await?;
         if state.is_unverified() {
-            // Each subtracted record must equal the added one. A newer index shows whether records have changed in
-            // between.
+            // A subtracted record must equal the record that was added. A newer index shows whether records have
+            // changed in between.
             let index = self.store.query().record_index(ready.now).await?;
             state.verify(ready.at, &index);
         }
-        // The newest slices come first: an answer that is given early covers the end of the window.
+        // The newest slices are added first, so an answer that is given early covers the end of the window.
         let entering = state.moves(ready, false);
         budget.yield_if_spent().await;
         self.make_moves(state, ready, entering, Some(began), budget)
             .await
     }
 
-    /// Reads pages of records and applies the moves of their slices, until [`PATIENCE`] after `began`. While a page is
-    /// processed, the next page is read.
+    /// Reads pages of records and applies the moves of their slices. With `began`, stops [`PATIENCE`] after this time.
+    /// While a page is processed, the next page is read.
     async fn make_moves(
         &self,
         state: &mut WindowState,
@@ -308,18 +303,19 @@ impl Windows {
             let (next, taken_in) = tokio::join!(reading, taking_in);
             taken_in?;
             read = next?;
-            // The size is measured anew, because these records may be larger than the records of the open slices.
+            // The size of a record is measured anew, because these records may be larger than the records of the open
+            // slices.
             let bytes = read.as_ref().and_then(|(_, records)| record_bytes(records));
             slices = bytes.map_or(slices, |bytes| state.groups.slices_at_once(bytes));
             if is_last {
                 return Ok(());
             }
-            // A store in memory answers at once, so no other task runs during the read.
+            // A store in memory answers at once, so no other task could run during the read.
             budget.yield_if_spent().await;
         }
     }
 
-    /// Applies all moves of a page, or no move if the future is dropped.
+    /// Applies all moves of a page, or none if the future is dropped.
     async fn take_in(
         &self,
         state: &mut WindowState,

@@ -10,8 +10,8 @@ use tower_pulse_model::tier::{Revision, TierSlice};
 /// A slice stays open for this number of seconds after its end, because instances may still flush samples of it.
 const OPEN_FOR: i64 = 150;
 
-/// An open slice is dropped this number of seconds after it has settled. Until then, windows add its records without
-/// another read.
+/// The records of a slice stay cached for this number of seconds after the slice has settled, so that they are added to
+/// the sums without another read.
 pub(super) const SETTLED_FOR: i64 = 10;
 
 /// Approximate bytes of a record, without its packed form.
@@ -28,7 +28,6 @@ pub(super) struct OpenSlice {
     /// The number of groups of contexts that were read.
     pub groups: usize,
     pub records: HashMap<RecordId, Box<[u8]>>,
-    /// Approximate bytes in memory.
     pub bytes: usize,
 }
 

@@ -9,7 +9,6 @@ use crate::store::{PackedRecords, Store};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::tier::TierSlice;
 
-/// Slices of a group of contexts that are read at once.
 pub(super) struct Page {
     pub group: usize,
     pub contexts: Arc<[RecordId]>,
@@ -44,7 +43,7 @@ pub(super) fn record_bytes(read: &[PackedRecords]) -> Option<usize> {
     bytes.checked_div(records().count())
 }
 
-/// Reads a page. Leaves out open slices that have settled, because their records are in memory.
+/// Reads a page. Leaves out slices whose records are cached because the slices were open.
 pub(super) async fn read_page(
     store: &dyn Store,
     page: Page,

@@ -1,4 +1,5 @@
-//! The points of each context in each slice of a window. A point has the few measurements that a row of a table shows.
+//! The points of each context in each slice of a window. A point has the few measurements that a row of the dashboard
+//! shows over time.
 
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::measures::Measure;
@@ -43,8 +44,8 @@ pub(crate) fn rounded(number: f64, digits: i32) -> f64 {
         return 0.0;
     }
     let decimals = digits - 1 - number.abs().log10().floor() as i32;
-    // Powers of ten are exact up to 10^22, but their inverses are not. So a division gives the float that prints with
-    // the fewest digits.
+    // Powers of ten are exact up to 10^22, but their inverses are not. So the division by a power of ten gives the
+    // float that prints with the fewest digits.
     match decimals {
         0.. => (number * 10f64.powi(decimals)).round() / 10f64.powi(decimals),
         _ => (number / 10f64.powi(-decimals)).round() * 10f64.powi(-decimals),
@@ -53,10 +54,10 @@ pub(crate) fn rounded(number: f64, digits: i32) -> f64 {
 
 /// The points of some contexts in each retained slice of a window.
 pub struct WindowPoints {
-    /// The length of a slice, in seconds.
     pub precision: u32,
-    /// The start of the first slice, and the end of the last, in Unix seconds.
+    /// The start of the first slice, in Unix seconds.
     pub from: i64,
+    /// The end of the last slice, in Unix seconds.
     pub to: i64,
     /// The points of each context, oldest first; `None` in slices that were not recorded or are not read yet.
     pub rows: Vec<Vec<Option<Point>>>,

@@ -29,7 +29,7 @@ use tower_pulse_model::tier::{FINEST, Revision, TierSlice};
 /// The time after which the sums of an unused window are dropped.
 const UNUSED_TTL: Duration = Duration::from_secs(120);
 
-/// The maximum number of cached windows: the number of window names. A screen of the dashboard asks for one or
+/// The maximum number of cached windows: as many as there are window names. A screen of the dashboard asks for one or
 /// two windows at a time.
 const MAX_WINDOWS: usize = 10;
 
@@ -44,23 +44,22 @@ const PER_KIND: usize = 80;
 
 /// A window whose slices were read, as far as time allowed.
 pub(super) struct Ready {
-    /// The index of the window in the cache.
+    /// The window's position in the cache.
     pub at: usize,
     /// The window, and the window before it.
     pub parts: [WindowSlices; 2],
     pub open: [Vec<TierSlice>; 2],
-    /// The number of slices in each part that were not read because time ran out.
+    /// The number of slices of each part that were not read because time ran out.
     pub unread: [usize; 2],
     pub now: i64,
 }
 
 impl Ready {
-    /// The length of the slices, in seconds.
     pub(super) fn seconds(&self) -> u32 {
         self.parts[0].tier.seconds
     }
 
-    /// For each part, whether a slice is in it and has settled.
+    /// For each part, whether the part has this slice, and the slice has settled.
     fn has_settled(&self, start: i64) -> [bool; 2] {
         let at = (self.seconds(), start);
         [0, 1].map(|part| {
@@ -79,10 +78,10 @@ pub(super) struct WindowState {
     pub groups: ContextGroups,
     /// The open slices that were read.
     pub open: HashMap<TierSlice, OpenSlice>,
-    /// The start of the oldest slice that was read, has records and ended before the store was created. Instances send
-    /// samples of that time if they could not reach a store, or after a reset.
+    /// Of the slices that were read, the start of the oldest slice that has records, but ended before the recorded time
+    /// of the index begins. Instances send samples of that time if they could not reach a store before, or after a
+    /// reset.
     first: Option<i64>,
-    /// When the index was read.
     pub read_at: Option<Tick>,
     pub held: Vec<HeldWindow>,
 }
@@ -106,7 +105,7 @@ impl WindowState {
             is_obsolete = self.groups.include(self.contexts.keys().copied());
         }
         if index.created != self.index.created {
-            // A reset begins another generation of the store, with other data.
+            // A reset of the store has begun another generation, with other data.
             (self.first, is_obsolete) = (None, true);
         }
         if is_obsolete {
@@ -128,8 +127,8 @@ impl WindowState {
         self.held.iter().any(HeldWindow::is_unverified)
     }
 
-    /// Clears each part of a window in which a slice has another revision in `index`. The index must be newer than the
-    /// last subtraction.
+    /// Clears each part of a window in which a slice has another revision in `index`. `index` must have been read after
+    /// the last subtraction.
     pub(super) fn verify(&mut self, at: usize, index: &RecordIndex) {
         let held = &mut self.held[at];
         let seconds = held.seconds;
@@ -137,13 +136,13 @@ impl WindowState {
         if index.created != self.index.created {
             held.clear();
         }
-        // The slices that are added next get these revisions. The revisions were read before the records, so a later
+        // The slices that are added next get these revisions. The revisions are read before the records, so a later
         // change of the records is noticed.
         self.index.revisions.clone_from(&index.revisions);
     }
 
-    /// Remembers the oldest slice that has records from before the store was created. The slice in which the store was
-    /// created does not count, because it was recorded only in part.
+    /// Remembers the oldest slice that has records from before the recorded time of the index. The slice in which the
+    /// recorded time begins does not count, because it was recorded only in part.
     pub(super) fn include_first(&mut self, (seconds, start): TierSlice, has_records: bool) {
         let is_before = start.saturating_add(i64::from(seconds)) <= self.index.recorded.since();
         if is_before && has_records {
@@ -168,10 +167,10 @@ impl WindowState {
         open
     }
 
-    /// An open slice, if it was read completely and has not changed after the read.
+    /// An open slice, if the slice was read completely and has not changed since the read.
     pub(super) fn whole_open(&self, at: TierSlice) -> Option<&OpenSlice> {
         let revision = self.index.revisions.get(&at).copied();
-        // If the index has no revisions at all, they were lost, and would show no change.
+        // If the index has no revisions at all, the revisions were lost, and changes would go unnoticed.
         let has_revisions = revision.is_some() || !self.index.revisions.is_empty();
         let groups = self.groups.groups.len();
         let is_whole = |slice: &&OpenSlice| slice.revision == revision && slice.groups == groups;
@@ -179,7 +178,7 @@ impl WindowState {
         slice.filter(|_| has_revisions)
     }
 
-    /// An empty open slice, to be read at its current revision.
+    /// An open slice without records yet, with its current revision.
     pub(super) fn new_open(&self, at: TierSlice) -> OpenSlice {
         OpenSlice {
             revision: self.index.revisions.get(&at).copied(),
@@ -187,7 +186,7 @@ impl WindowState {
         }
     }
 
-    /// The index of a window in the cache. Adds the window if the cache lacks it.
+    /// The position of a window in the cache. Adds the window if the cache lacks it.
     pub(super) fn hold(&mut self, window: Window, clock: &Clock) -> usize {
         let now = clock.tick();
         let is_used =
@@ -207,7 +206,6 @@ impl WindowState {
         self.held.len() - 1
     }
 
-    /// Approximate bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         let held = self.held.iter().map(HeldWindow::bytes);
         let open = self.open.values().map(|slice| slice.bytes);
@@ -231,7 +229,7 @@ impl WindowState {
         Ok(())
     }
 
-    /// Clears each part of a window from which more slices would be subtracted than it will have.
+    /// Clears each part of a window that would lose more slices than it will have. To add its slices anew is less work.
     pub(super) fn clear_passed(&mut self, ready: &Ready) {
         let held = &mut self.held[ready.at];
         held.set_seconds(ready.seconds());
@@ -251,7 +249,6 @@ impl WindowState {
         }
     }
 
-    /// The number of slices whose records are read at once for a group.
     pub(super) fn slices_at_once(&self) -> usize {
         let slices = self.open.values();
         // The mean size of a record in the slice with the largest records.
@@ -259,7 +256,8 @@ impl WindowState {
         (self.groups).slices_at_once(means.max().unwrap_or(UNKNOWN_RECORD_BYTES))
     }
 
-    /// The slices to remove from the sums of a window if `are_leaving`, otherwise the slices to add, newest first.
+    /// If `are_leaving`, the moves of slices that leave a part of the window, otherwise the moves of slices that enter
+    /// a part. The newest slices come first.
     pub(super) fn moves(&self, ready: &Ready, are_leaving: bool) -> Pages {
         let (held, seconds) = (&self.held[ready.at], ready.seconds());
         let of_window = ready.parts.iter();
@@ -307,7 +305,8 @@ impl WindowState {
         })
     }
 
-    /// Calls `each` with each open record of a context, and with the start of the window's slice that includes it.
+    /// Calls `each` with each open record of a context, and with the start of the window's slice that includes the
+    /// record.
     fn each_open_record(
         &self,
         ready: &Ready,
@@ -323,7 +322,7 @@ impl WindowState {
             };
             let wide = (tier.seconds, tier.slice(at.1));
             let of_tier = self.open.get(&wide).filter(|_| at.0 != tier.seconds);
-            // The wider slice may already include the minute.
+            // The record of the wider slice may already include the minute.
             let rolled = of_tier.and_then(|slice| slice.get(id));
             let is_part = rolled.is_some_and(|rolled| at.1 < rolled.rolled_until);
             if !is_part {
@@ -337,8 +336,8 @@ impl WindowState {
         self.sums_and_open(ready, part, id).map(|(sums, _)| sums)
     }
 
-    /// The sums of a context in a part of a window, and its longest poll within open slices, in microseconds; `None`
-    /// without samples.
+    /// The sums of a context in a part of a window, and the longest poll of the context within open slices, in
+    /// microseconds; `None` without samples.
     fn sums_and_open(&self, ready: &Ready, part: usize, id: RecordId) -> Option<(Aggregate, u32)> {
         let mut sums = self.held[ready.at].sums[part].get(id);
         let mut longest = 0;
@@ -375,7 +374,7 @@ impl WindowState {
         starts.map(point).collect()
     }
 
-    /// The recorded time, including slices from before the store was created.
+    /// The recorded time of the index, extended to the oldest slice with records.
     fn recorded(&self) -> RecordedTime {
         let recorded = &self.index.recorded;
         recorded.extended_to(self.first.unwrap_or(i64::MAX))
@@ -403,8 +402,8 @@ impl WindowState {
                     error = error.max(sums.histogram.error());
                     let target = targets.seconds_of(*id);
                     let mut summary = Summary::new(&sums, has_exact_bounds, target);
-                    // When a slice leaves the window, its maximum cannot be subtracted from the sums. So the longest
-                    // poll comes from points, which the window before does not have.
+                    // When a slice leaves the window, its longest poll cannot be subtracted from the sums. So the
+                    // longest poll comes from the points, which the window before does not have.
                     if part == 0 && !has_exact_bounds {
                         let points = settled.iter().filter_map(|points| points.get(at));
                         let longest = points.map(|point| point.longest_poll);

@@ -1,4 +1,4 @@
-//! The measurements of windows: the answers of [`Windows`](super::Windows).
+//! The measurements of windows, which [`Windows`](super::Windows) returns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,16 +21,14 @@ pub struct WindowSums {
     pub contexts: Arc<HashMap<RecordId, ContextId>>,
     /// The window.
     pub now: Arc<PartSums>,
-    /// The window of the same length before it, or the window that [`Against`](crate::query::Against) names.
+    /// The window before, or the window that [`Against`](crate::query::Against) names.
     pub before: Arc<PartSums>,
 }
 
 /// The measurements of all contexts in some slices.
 #[derive(Default)]
 pub struct PartSums {
-    /// The time that the slices cover.
     pub covered: Covered,
-    /// The largest relative error of a quantile.
     pub error: f64,
     /// The measurements of each context that had samples.
     pub summaries: HashMap<RecordId, Summary>,
@@ -40,16 +38,15 @@ pub struct PartSums {
 
 /// The request counts of each [`PathTarget`], in some slices.
 pub struct TargetSums {
-    /// The time that the slices cover.
     pub covered: Covered,
-    /// The counts of each target, in the order of the targets.
+    /// The counts of each target, in the order of the configured targets.
     pub counts: Vec<TargetCounts>,
 }
 
-/// The number of requests that a target counts, and of the bad requests among them.
+/// The number of requests that count for a target, and the number of bad requests among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TargetCounts {
-    /// Number of requests that count: successes and errors.
+    /// Number of successes and errors.
     pub counted: u64,
     /// Number of counted requests that were errors, or took too long.
     pub bad: u64,
@@ -58,7 +55,6 @@ pub struct TargetCounts {
 }
 
 impl TargetCounts {
-    /// Counts the requests of a context.
     pub fn new(target: &PathTarget, sums: &Aggregate) -> Self {
         let (good, counted) = sums.counts_below(target.duration.as_secs_f64());
         Self {
@@ -69,14 +65,13 @@ impl TargetCounts {
     }
 }
 
-/// The measurements of a context. A window caches the measurements of all its contexts for a second, because
-/// measurements are smaller than sums.
+/// The measurements of a context. Measurements are smaller than sums, so the measurements of all contexts can be cached
+/// for a second.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// The durations. Minimum and maximum are exact, or come from the histogram if slices were subtracted from the
-    /// sums.
+    /// The durations. If slices were subtracted from the sums, minimum and maximum come from the histogram. Otherwise,
+    /// minimum and maximum are exact.
     pub times: AccessTimeStats,
-    /// Counts by outcome.
     pub outcomes: OutcomeCounts,
     /// The median, the 95th and the 99th percentile, in seconds.
     pub percentiles: [Option<f64>; 3],
@@ -86,18 +81,15 @@ pub struct Summary {
     pub repeated: Option<(RecordId, TimerSums)>,
     /// The polls of the requests; `None` if no polls were measured.
     pub polls: Option<PollSums>,
-    /// Counts by status code.
     pub codes: Codes,
-    /// Counts by kind of error.
     pub kinds: Kinds,
 }
 
-/// The polls of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct PollSums {
     /// The share of the requests' time within their polls, 0 to 1; `None` if the requests took no time.
     pub computing: Option<f64>,
-    /// The longest poll, in seconds; `None` if slices were subtracted from the sums.
+    /// The longest poll, in seconds; `None` for the window before, once slices have left that window.
     pub longest: Option<f64>,
     /// The mean duration of a poll, in seconds.
     pub mean: f64,
@@ -190,7 +182,6 @@ impl WindowSums {
         contexts.filter(|context| context.kind != Kind::All)
     }
 
-    /// The largest relative error of the percentiles.
     pub fn error(&self) -> f64 {
         self.now.error.max(self.before.error)
     }

@@ -72,7 +72,7 @@ fn totals_since_the_start_have_exemplars_and_the_counts_of_a_target() {
     let totals: HashMap<_, _> = recorder.drain.totals().into_iter().collect();
     assert_eq!(totals["GET /"].count, 4);
     let target = totals["GET /"].target.expect("a target");
-    // The error and the slow request are bad. The 404 is not counted.
+    // The 502 and the request of 800 ms are bad. The 404 is not counted.
     assert_eq!((target.counted, target.bad), (3, 2));
     let exemplars = totals["GET /"].exemplars.as_ref().expect("exemplars");
     let ids = |buckets| exemplars.newest(buckets).map(|e| &*e.trace_id);

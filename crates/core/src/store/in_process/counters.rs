@@ -11,21 +11,20 @@ use tower_pulse_model::slice::{
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::sorted::{self, Map};
 
-/// The counts of a counter at a precision, by the start of their slice.
+/// The counts of a counter at a precision, by the start of the slice.
 type SliceCounts = Map<i64, i64>;
 
 /// All counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    /// The counts by the name of the counter, then by the seconds of the precision, sorted. A counter has few
-    /// precisions.
+    /// The counts by the name of the counter. For each of its few precisions, sorted: the seconds, and the counts.
     by_name: HashMap<String, Vec<(u32, SliceCounts)>>,
-    /// The counters that have changed, with their precisions; `None` in a store that does not write to a file.
+    /// The counters to write to a file, with the precisions that have changed; `None` in a store without a file.
     pub changed: Option<Map<(String, u32), ()>>,
 }
 
 impl Counters {
-    /// Adds to a slice of a counter. `now` is the time of the round.
+    /// Adds to a slice of a counter. `now` is the time of the newest entry in the round.
     ///
     /// # Errors
     /// The sum does not fit into 64 bits. The counter is unchanged.
@@ -112,7 +111,6 @@ impl Counters {
         }
     }
 
-    /// Removes slices that are older than their retention.
     pub(super) fn clean(&mut self, pass: &Pass, precisions: &Precisions, cleaned: &mut Cleaned) {
         let changed = &mut self.changed;
         for (name, by_precision) in &mut self.by_name {
@@ -125,7 +123,7 @@ impl Counters {
                     .unwrap_or(Precision::new(*seconds, DEFAULT_RETAINED));
                 let before = slices.len();
                 let cutoff = precision.cutoff(pass.now);
-                // Stops at the first slice that stays, because the store is locked.
+                // Stops at the first slice that stays, because a search would lock the store for longer.
                 while let Some(oldest) = slices.first()
                     && (*oldest <= cutoff || slices.len() > precision.retained as usize)
                 {
@@ -147,11 +145,10 @@ impl Counters {
     }
 }
 
-/// Drops the slices that a new slice pushes out.
 fn drop_pushed_out(slices: &mut SliceCounts, precision: Precision, new: i64) {
     let pushed_out = precision.cutoff(new);
-    // A new slice is usually the newest, and pushes out at most the oldest. A search for the slices to drop would take
-    // as long as the addition.
+    // Usually, the new slice is the newest, and pushes out only the slice at the cutoff. A search for all slices to
+    // drop would take as long as the addition.
     if slices.first().is_some_and(|oldest| *oldest <= pushed_out) {
         slices.remove(&pushed_out);
     }

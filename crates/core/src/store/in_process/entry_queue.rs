@@ -52,7 +52,6 @@ impl EntryQueue {
         self.entries.push_back(entry);
     }
 
-    /// Bytes of entries that are not folded.
     pub(super) fn unfolded_bytes(&self) -> u64 {
         self.head.offset - self.progress.committed.offset
     }
@@ -62,7 +61,7 @@ impl EntryQueue {
         self.progress.round_end.unwrap_or(self.head)
     }
 
-    /// `has_leader` is false because there is no lease: each instance folds after it has appended.
+    /// The receipt names no leader, because there is no lease: each instance folds after its own append.
     pub(super) fn receipt(&self) -> Receipt {
         Receipt {
             position: self.head,
@@ -75,7 +74,6 @@ impl EntryQueue {
         position == self.head || self.entries.iter().any(|entry| entry.position == position)
     }
 
-    /// Notes that all entries of the round are folded.
     pub(super) fn finish(&mut self, round_end: Position) {
         self.progress.finish(round_end);
         let folded = self

@@ -17,7 +17,7 @@ pub struct FieldChange {
 }
 
 impl FieldChange {
-    /// Notes the bytes of a field's value before and after a write; `None` without a value.
+    /// Notes a write of a field: the bytes of the value before and after; `None` if the field is missing.
     pub fn note(&mut self, field: &[u8], before: Option<usize>, after: Option<usize>) {
         let size = |value: usize| (field.len() + value) as i64;
         self.fields += i64::from(after.is_some()) - i64::from(before.is_some());
@@ -43,7 +43,7 @@ impl Extent {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Adds a change. Each field takes `bytes_per_field` in addition to its name and its value.
+    /// Each field takes `bytes_per_field` in addition to its name and its value.
     pub(super) fn add(&mut self, change: FieldChange, bytes_per_field: usize) {
         let bytes = change.bytes + change.fields * bytes_per_field as i64;
         self.fields = self.fields.saturating_add_signed(change.fields);
@@ -73,7 +73,8 @@ pub trait Fields: Any + Send {
     /// Removes a table.
     fn clear(&mut self, table: &Table) -> Result<()>;
 
-    /// Calls `show` with a table's fields after `after` and their values, sorted by field, until `show` breaks.
+    /// Visits the fields of a table whose names come after `after`, sorted by name: calls `show` with each name and its
+    /// value, until `show` breaks.
     fn visit(&self, table: &Table, after: Option<&[u8]>, show: &mut Show<'_>) -> Result<()>;
 
     /// Notes the size of a table, and when it expires; `None` for a removed table.
@@ -81,7 +82,7 @@ pub trait Fields: Any + Send {
         Ok(())
     }
 
-    /// A copy, for tests that reset a store in memory to an earlier state.
+    /// A copy, for tests that restore an earlier state of a store in memory.
     #[cfg(any(test, feature = "__test_store"))]
     fn copied(&self) -> Box<dyn Fields> {
         panic!("these fields have no copies: a test copies their file")

@@ -1,5 +1,5 @@
-//! Appending, and the steps of folding. All instances are in this process and fold one after the other, so an instance
-//! need not find out whether another instance is alive.
+//! Appending, and the steps of folding. All instances are in this process and fold one after another, so no instance
+//! needs a lease.
 
 use super::entry_queue::Fence;
 use super::state::State;
@@ -15,7 +15,7 @@ use crate::store::{
 use tower_pulse_model::entry::{self, ENTRY_VERSION};
 use tower_pulse_model::tier::COARSEST;
 
-/// The fence of an instance is removed this number of seconds after the last append.
+/// The fence of an instance is removed this number of seconds after the last append of the instance.
 const FENCE_TTL: i64 = 86_400;
 
 impl Append for InProcessStore {
@@ -197,8 +197,7 @@ impl Journal for InProcessStore {
             _ => None,
         };
         let is_hole = matches!(amendment, Amendment::CloseHole);
-        // `WaitForNewer` needs no action here: an older version of this crate refuses a newer file, so no entry is
-        // newer.
+        // `WaitForNewer` needs no action: a file of a newer format is refused, so no entry is newer.
         Box::pin(self.with(StateAccess::Write, move |state| {
             if let Some(stale) = state.stale(&version) {
                 return Ok(stale);

@@ -1,5 +1,5 @@
-//! Stores whose instances are all in one process: in memory, or in a file. Both use [`State`], but each stores the
-//! fields of tables in its own way. [`InProcessStore`] implements the traits of a store with a state.
+//! Stores whose instances are all in one process: in memory, or in a file. Both have a [`State`], but each stores the
+//! fields of tables in its own way. [`InProcessStore`] implements the traits of a store.
 //!
 //! `journal` takes calls and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
 //! tables; `upkeep` tracks the living instances and removes old data.
@@ -33,10 +33,10 @@ use crate::task::boxed;
 use tower_pulse_model::slice::Precisions;
 
 /// The maximum bytes of entries that are not folded. Tests may set another maximum. The journal has few entries,
-/// because each flush folds all entries, including those of flushes whose futures were dropped.
+/// because each flush folds all entries. A flush whose future was dropped may leave entries to the next flush.
 const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How a piece of work accesses the state.
+/// How a piece of work accesses the state. A store in a file makes changes durable according to this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateAccess {
     /// Reads the state, or changes only the part that is lost at the end of the process.
@@ -61,7 +61,7 @@ pub trait Executor: Send + Sync {
     /// Starts work with exclusive access to the state.
     ///
     /// # Errors
-    /// The work cannot begin, and is not done.
+    /// The work is not done, because it cannot begin.
     fn begin(&self, access: StateAccess, work: Work) -> Result<()>;
 
     /// The number of an instance's last durable call, if calls become durable some time after they are appended.
@@ -75,7 +75,7 @@ pub trait Executor: Send + Sync {
     }
 }
 
-/// The common part of all stores in one process, which answers from the state.
+/// The common part of all stores in one process. All answers come from the state.
 pub struct InProcessStore {
     precisions: Precisions,
     clock: Clock,
@@ -117,11 +117,10 @@ impl InProcessStore {
     ) -> Result<R> {
         let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
         let found = boxed(self.run(access, Box::new(work))).await?.downcast();
-        // The answer has the type of the work's result.
+        // The downcast succeeds, because the answer has the type of the work's result.
         found.map(|found| *found).map_err(|_| self.panicked_error())
     }
 
-    /// Does work, and waits for its result.
     async fn run(
         &self,
         access: StateAccess,
@@ -129,7 +128,7 @@ impl InProcessStore {
     ) -> WorkResult {
         let (answer, answered) = oneshot::channel();
         let work = move |state: Result<&mut State>| {
-            // If the caller has dropped the future, the work is skipped.
+            // If the caller has dropped the future before, the work is skipped.
             if !answer.is_closed() {
                 let _ = answer.send(state.and_then(work));
             }
@@ -140,7 +139,7 @@ impl InProcessStore {
             .unwrap_or_else(|_| Err(self.panicked_error()))
     }
 
-    /// The error of work without a result. Only work that panics has no result.
+    /// The error of work that gave no result, because it panicked.
     fn panicked_error(&self) -> StoreError {
         let message = format!(
             "the store in the {} failed by a bug; the log says where",

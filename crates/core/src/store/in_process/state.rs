@@ -15,7 +15,7 @@ use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::RolledUp;
 
 packed! {
-    /// The part of the state that a file stores as one value, except for the entries of the journal.
+    /// The part of the state that a file stores as one value. The entries of the journal are stored one by one.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct StoredState {
         /// The name of the store's generation.
@@ -24,17 +24,17 @@ packed! {
         pub created: i64,
         /// The earlier of the time of the first sample and the time at which the generation began, in Unix seconds.
         pub since: i64,
-        /// When this part was last written to a file, in Unix seconds.
+        /// When this value was last written to a file, in Unix seconds.
         pub written_at: i64,
         /// The fence of each instance.
         pub fences: Map<String, Fence>,
-        /// The entries of the journal, and how far the journal is folded. A file stores the entries one by one.
+        /// The entries of the journal, and how far the journal is folded.
         pub journal: EntryQueue,
-        /// The samples that could not be folded.
+        /// The samples and writes that folding omitted.
         pub exceptions: Exceptions,
         /// The ranking of the slowest contexts contains only contexts with a sample after this time, in Unix seconds.
         pub ranked_since: i64,
-        /// The slices that were already added to coarser tiers.
+        /// Which slices were added to coarser tiers.
         pub rolled: RolledUp,
         /// The times in which no instance recorded. In a store in memory, which ends with its process, only tests set
         /// gaps.
@@ -45,7 +45,7 @@ packed! {
 /// The data of a store in one process.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 pub struct State {
-    /// The part that a file stores as one value, except for the entries of the journal.
+    /// The part that a file stores as one value.
     pub kept: StoredState,
     /// The slices of counters.
     pub counters: Counters,
@@ -56,7 +56,7 @@ pub struct State {
 }
 
 impl State {
-    /// No data, in a new generation.
+    /// A state without data, in a new generation.
     pub fn new(generation: String, created: i64, fields: Box<dyn Fields>) -> Self {
         Self {
             kept: StoredState {
@@ -73,7 +73,7 @@ impl State {
     }
 
     /// Applies the additions of a step. `newest_at` is the time of the round's newest entry, and `now` the store's
-    /// time. Ignores the exported statistics, because no other program could read them here.
+    /// time. Ignores the exported statistics, because no other program can read this store.
     pub(super) fn add(&mut self, additions: &Additions, newest_at: i64, now: i64) -> Result<()> {
         for ((precision, slice), added) in additions.counters.iter() {
             for (name, n) in added {

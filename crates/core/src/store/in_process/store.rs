@@ -123,7 +123,7 @@ impl TableReader for InProcessStore {
             let (mut answers, mut unread) = (Vec::with_capacity(reads.len()), reads);
             while !unread.is_empty() {
                 if !answers.is_empty() {
-                    // Yields, so that other tasks can use the store and this thread in between.
+                    // Other tasks can then use the store and this thread.
                     tokio::task::yield_now().await;
                 }
                 let (part, later) = unread.split_at(len_of_part(unread));

@@ -13,10 +13,10 @@ use crate::store::table_reads::{Field, RankingPlace, TablePage, TableRead, numbe
 use tower_pulse_model::pack::{pack, to_hex};
 use tower_pulse_model::tier::{Revision, TierSlice};
 
-/// The most values that are read at once, unless one read asks for more.
+/// The most values that are read before the task yields, unless a single read asks for more.
 const VALUES_AT_ONCE: usize = 1_000;
 
-/// The number of reads that are answered at once.
+/// How many of the reads, from the first on, are answered before the task yields.
 pub(super) fn len_of_part(reads: &[TableRead]) -> usize {
     let mut values = 0;
     let is_within = |read: &&TableRead| {
@@ -65,13 +65,13 @@ impl State {
     }
 }
 
-/// The ids at these ranks, highest sums first. Ids with equal sums are in descending order. Holds only as many ids as
-/// the highest rank needs.
+/// The ids at these ranks, highest sums first. Ids with equal sums are in descending order. The heap holds only the ids
+/// up to the last rank.
 fn ids_at(tables: &Tables, table: &Table, ranks: &Range<usize>, now: i64) -> Result<Vec<Field>> {
     if ranks.is_empty() {
         return Ok(Vec::new());
     }
-    // The first ids so far, with the last of them on top.
+    // The first ids so far. The last of these ids is on top.
     let mut first: BinaryHeap<Reverse<(i64, Vec<u8>)>> = BinaryHeap::new();
     tables.visit(table, None, now, &mut |id, sum| {
         if let Some(sum) = number(sum) {
@@ -108,7 +108,7 @@ fn places(
         return Ok(vec![None; asked.len()]);
     }
     sorted.order();
-    // By `n`: the number of ids from `sorted[n - 1]` on that are before `sorted[n]`.
+    // `between[n]` counts the ids that come after `sorted[n - 1]`, or are equal to it, and come before `sorted[n]`.
     let mut between = vec![0; sorted.len() + 1];
     tables.visit(table, None, now, &mut |id, sum| {
         if let Some(sum) = number(sum) {

@@ -11,7 +11,6 @@ use tower_pulse_model::pack::{from_hex, to_hex};
 use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TierSlice};
 
-/// The maximum number of fields on a page.
 const FIELDS_PER_PAGE: usize = 500;
 /// A page ends after this number of bytes.
 const BYTES_PER_PAGE: usize = 1024 * 1024;
@@ -26,15 +25,12 @@ pub struct Tables {
     /// The fields.
     pub fields: Box<dyn Fields>,
     by_name: Map<Table, Extent>,
-    /// The limit in bytes, and the tables to which it applies.
+    /// The limit in bytes, and the tables to which the limit applies.
     pub bound: Bound,
-    /// When expired tables were last removed.
+    /// When expired tables were last removed, in Unix seconds.
     expired_at: i64,
-    /// The approximate bytes of the minute reports.
     report_bytes: usize,
-    /// The approximate bytes of the records.
     record_bytes: usize,
-    /// The approximate bytes of all tables.
     bytes: usize,
     /// The revision of each slice of the records: the value of `writes` when the slice was last written.
     revisions: HashMap<TierSlice, Revision>,
@@ -44,7 +40,7 @@ pub struct Tables {
     pub removed_for_room: u64,
 }
 
-/// The approximate limit in bytes, and the tables to which it applies.
+/// The approximate limit in bytes, and the tables to which the limit applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The records and the minute reports.
@@ -54,7 +50,7 @@ pub enum Bound {
 }
 
 impl Tables {
-    /// No tables.
+    /// Without tables.
     pub fn new(fields: Box<dyn Fields>) -> Self {
         Self {
             fields,
@@ -70,8 +66,8 @@ impl Tables {
         }
     }
 
-    /// Tables that an earlier [`Tables`] has written. Their slices get revisions that the earlier [`Tables`] has not
-    /// used.
+    /// Tables that an earlier [`Tables`] has written. The slices get revisions above `earlier`, the last revision that
+    /// the earlier [`Tables`] has used.
     pub fn reopened(
         fields: Box<dyn Fields>,
         by_name: Map<Table, Extent>,
@@ -92,7 +88,7 @@ impl Tables {
         tables
     }
 
-    /// Replaces and removes fields, and sets when their table expires.
+    /// Sets and removes fields of a table, and sets when the table expires.
     pub fn write(&mut self, writes: &FieldWrites, now: i64) -> Result<()> {
         let table = &writes.table;
         if writes.is_ended {
@@ -166,7 +162,6 @@ impl Tables {
         self.fields.note_extent(table, Some(&extent))
     }
 
-    /// Updates the sums of bytes after the size of a table has changed.
     fn account(&mut self, table: &Table, before: usize, after: usize) {
         self.bytes = self.bytes + after - before;
         let bounded = match table {
@@ -177,9 +172,9 @@ impl Tables {
         *bounded = *bounded + after - before;
     }
 
-    /// Once a minute, removes the tables that have expired. Then removes the oldest minute reports beyond their part of
-    /// the limit, and the oldest records until the limit is met. Records of the finest tier are removed first, because
-    /// coarser tiers include them. Records that must still be rolled up stay.
+    /// Once a minute, removes the tables that have expired. Then removes the oldest minute reports that exceed their
+    /// part of the limit. Last, removes the oldest records until the limit is met: first records of the finest tier,
+    /// because coarser tiers include these records. Records that must still be rolled up stay.
     pub fn retain(&mut self, rolled: &RolledUp, now: i64) -> Result<()> {
         if now.saturating_sub(self.expired_at) >= EXPIRY_INTERVAL || now < self.expired_at {
             self.expired_at = now;
@@ -207,7 +202,6 @@ impl Tables {
         }
     }
 
-    /// The approximate bytes of the bounded tables, and their limit.
     fn bytes_and_limit(&self) -> (usize, usize) {
         match self.bound {
             Bound::Records(most) => (self.record_bytes + self.report_bytes, most),
@@ -215,7 +209,7 @@ impl Tables {
         }
     }
 
-    /// The records to remove first.
+    /// The records to remove first: the oldest of the finest tier that has any records to remove.
     fn oldest_records(&self, rolled: &RolledUp) -> Option<Table> {
         let first = Table::records((0, i64::MIN));
         let tables = self.by_name.after(Some(&first));
@@ -226,7 +220,6 @@ impl Tables {
         oldest.map(|(table, _)| table.clone())
     }
 
-    /// The oldest minute that has reports.
     fn oldest_report(&self) -> Option<i64> {
         let minute = |table: &Table| match table {
             Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => Some(*minute),
@@ -250,7 +243,8 @@ impl Tables {
         }
     }
 
-    /// Calls `show` with a table's fields after `after` and their values, sorted by field, until `show` breaks.
+    /// Visits the fields of a table whose names come after `after`, sorted by name: calls `show` with each name and its
+    /// value, until `show` breaks.
     pub fn visit(
         &self,
         table: &Table,
@@ -274,7 +268,7 @@ impl Tables {
         Ok(fields)
     }
 
-    /// The number of fields of a table; 0 if it does not exist.
+    /// The number of fields of a table; 0 if the table does not exist or has expired.
     pub fn count(&self, table: &Table, now: i64) -> usize {
         let extent = self.by_name.get(table);
         let live = extent.filter(|extent| !extent.is_expired(now));
@@ -334,7 +328,6 @@ mod tests {
         let coarse = [(1_800, 57_600), (1_800, 59_400), (21_600, 43_200)];
         let minutes = (990..1_001).map(|minute| (60, 60 * minute));
         for at in minutes.chain(coarse) {
-            // The second write replaces the first.
             write(&mut tables, Table::records(at));
             write(&mut tables, Table::records(at));
         }

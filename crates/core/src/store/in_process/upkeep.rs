@@ -1,4 +1,4 @@
-//! Upkeep of a store: heartbeats, the fleet, and cleaning, which removes data that is older than its retention.
+//! Upkeep of a store in one process: heartbeats, the fleet, and the removal of data that is older than its retention.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Records that an instance is alive. Returns the fleet at that time.
+    /// Returns the fleet at the time of the heartbeat.
     fn beat(&mut self, heartbeat: Heartbeat) -> Fleet {
         if let Some(version) = &heartbeat.version {
             let at = self.versions.entry(version.clone()).or_insert(i64::MIN);
@@ -141,10 +141,10 @@ impl State {
         })
     }
 
-    /// Forgets the contexts without a recent sample. Returns their number.
+    /// Returns the number of forgotten contexts.
     fn forget_contexts(&mut self, pass: &Pass) -> Result<u64> {
-        let forgotten = pass.now - pass.context_retention;
-        // Contexts of the same name share their counters.
+        let oldest = pass.now - pass.context_retention;
+        // An HTTP context and a timer of the same name share their counters, and are forgotten together.
         let mut last_seen = HashMap::new();
         for (_, table) in &CONTEXTS {
             for (name, at) in self.tables.all(table, pass.now)? {
@@ -154,7 +154,7 @@ impl State {
         }
         let mut removed = Vec::new();
         for (name, last_seen) in last_seen {
-            if last_seen > forgotten {
+            if last_seen > oldest {
                 continue;
             }
             let context = String::from_utf8_lossy(&name);

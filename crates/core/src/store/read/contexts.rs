@@ -1,5 +1,5 @@
-//! Contexts with their samples of the current hour and of the hour before: from their records, and from the additions
-//! of other programs to the exported statistics.
+//! Contexts with their samples of the current hour and of the hour before. The samples are in the records, and other
+//! programs may have added samples to the exported statistics.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 use tower_pulse_model::tier::RolledUp;
 
-/// Contexts that have exported statistics, to which other programs may have added. Contexts that only other programs
-/// have recorded come first.
+/// Contexts with exported statistics. Other programs may have added to these statistics. Contexts that only other
+/// programs have recorded come first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BookStatistics {
     /// The contexts.
@@ -45,8 +45,8 @@ pub(in crate::store) fn contexts<'a>(
         let rolled = RecordState::new(answers.page()).rolled_at(now);
         let has_contexts = answers.page().count > 0;
         let listed = CONTEXTS.map(|(kind, _)| answers.page().value().map(|_| kind));
-        // The statistics are read before the records. The records then contain every sample of the statistics, except
-        // for samples that other programs have added.
+        // The statistics are read before the records, so that the records contain every sample of the statistics,
+        // except for samples that other programs have added.
         let exported = match exports {
             Some(exports) => exports.statistics(name, now).await?,
             None => None,
@@ -57,13 +57,14 @@ pub(in crate::store) fn contexts<'a>(
         if kinds.is_empty() && (exported.is_some() || name == ALL) {
             kinds.push(kind_of(name));
         }
-        // Contexts of the same name share their statistics, which cannot be divided between them.
+        // Two contexts of the same name share statistics that cannot be divided.
         let hours = exported.filter(|_| kinds.len() == 1).unwrap_or_default();
         let contexts = kinds.into_iter();
         let contexts = contexts.map(|kind| (ContextId::new(kind, name), hours.clone()));
         let problems = &mut Vec::new();
         let mut contexts = snapshots(reader, contexts.collect(), &rolled, now, problems).await?;
-        // `<all>` is in no table, and is kept if the store has any context, or if `<all>` has samples in these hours.
+        // No table of names has `<all>`. So `<all>` is kept if the store has any HTTP context, or if `<all>` has
+        // samples in these hours.
         contexts.retain(|context| {
             let is_empty = context.hour.is_none() && context.last_hour.is_none();
             context.kind != Kind::All || has_contexts || !is_empty
@@ -124,7 +125,7 @@ async fn snapshots(
         .collect())
 }
 
-/// The samples that were recorded in an hour, and the samples that other programs have added.
+/// The samples of an hour, from the records or from the exported statistics.
 fn hour_at(
     start: i64,
     exported: &ExportedHours,
@@ -137,7 +138,8 @@ fn hour_at(
     let recorded = aggregate
         .as_ref()
         .map(|sums| AccessTimeStats::from(&sums.times));
-    // Only the records have late samples, so they may have more. Only the exports have samples of other programs.
+    // Only the records have late samples, and only the exports have samples of other programs. The larger count is
+    // right.
     let times = match (exported, recorded) {
         (Some(exported), Some(recorded)) if recorded.count >= exported.count => recorded,
         (Some(times), _) | (None, Some(times)) => times,

@@ -11,7 +11,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::{pack, sorted};
 
-/// The minute of each instance, by the name of the instance.
+/// The report of each instance about a minute, sorted by the name of the instance.
 pub type InstanceReports = Vec<(Arc<str>, InstanceMinute)>;
 
 /// For each version of the application that ran beside another version in a minute: the version, and its contexts in

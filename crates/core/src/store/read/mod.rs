@@ -1,4 +1,4 @@
-//! Answers queries from the tables of a store, with the same code for every store. A field that cannot be read is left
+//! Answers queries from the tables of a store, with the same code for every store. Fields that cannot be read are left
 //! out.
 
 #[cfg(feature = "query")]
@@ -40,10 +40,9 @@ use super::table::Table;
 use super::table_reads::{Field, Purpose, TableRead, TableReader};
 use crate::error::Result;
 
-/// The maximum number of whole tables that are read at once, which bounds the memory for them.
+/// The maximum number of whole tables that are read at once. The number bounds the memory for the tables.
 const TABLES_AT_ONCE: usize = 4;
 
-/// Reads whole tables, and unpacks each.
 async fn unpacked<T>(
     reader: &dyn TableReader,
     tables: impl Iterator<Item = Table>,

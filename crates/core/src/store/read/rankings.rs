@@ -17,13 +17,12 @@ use tower_pulse_model::ranking::{RankingSpec, RankingState};
 
 /// The maximum number of attempts to read a ranking while steps of folding change it.
 const MAX_TRIES: usize = 20;
-/// Number of ids that are read at once.
 const IDS_AT_ONCE: usize = 10_000;
-/// An exact answer subtracts the expired slices, which have left the window, from all sums. An exact answer reads at
-/// most this many ids, of the ranking and of these slices. With more ids, only the ids that may be in the answer are
-/// corrected, until the folder has subtracted the slices.
+/// Expired slices have left the window, but the folder may not have subtracted them yet from the sums. An exact answer
+/// subtracts these slices from all sums, if the ranking and these slices have at most this many ids together. With more
+/// ids, only the ids that may be in the answer are corrected.
 const MAX_EXACT_IDS: usize = 20_000;
-/// With more ids than [`MAX_EXACT_IDS`], an answer subtracts at most this number of slices. A subtraction may bring
+/// With more ids than [`MAX_EXACT_IDS`], an answer subtracts at most this number of slices. The subtraction may bring
 /// other ids into the answer, so [`MORE_CANDIDATES`] further ids are read.
 const MAX_CORRECTED_SLICES: usize = 8;
 const MORE_CANDIDATES: usize = 500;
@@ -39,7 +38,7 @@ pub struct RankingQuery {
     pub offset: usize,
     /// The number of ids to return after the skipped ids.
     pub limit: usize,
-    /// Ids whose places are asked for by name.
+    /// The ids whose places the answer has in [`RankingPage::places`].
     pub ids: Vec<String>,
 }
 
@@ -72,9 +71,9 @@ pub struct RankingPage {
     pub total: usize,
     /// The sum of the counts for which the ranking had no room.
     pub dropped: u64,
-    /// The ids that were asked for by rank, highest first. Equal scores are in descending order of the ids.
+    /// The ids from `offset` on, highest scores first. Ids with equal scores are in descending order.
     pub top: Vec<RankedId>,
-    /// The places of the ids that were asked for by name; `None` for an id that is not in the ranking.
+    /// The places of [`RankingQuery::ids`]; `None` for an id that is not in the ranking.
     pub places: Vec<Option<RankingPlace>>,
 }
 
@@ -153,7 +152,7 @@ impl Reading<'_> {
         Table::RankingSlice { ranking, start }
     }
 
-    /// The read of the ranking's field of a table.
+    /// A read of the ranking's field in a table.
     fn of_ranking(&self, table: Table) -> TableRead {
         TableRead::Values(table, [self.query.name.clone().into_bytes()].into())
     }
@@ -197,7 +196,7 @@ impl Reading<'_> {
         Err(self.changes_too_often())
     }
 
-    /// The number of ids of the ranking, plus the number of ids of each slice.
+    /// The number of ids of the ranking, plus the number of ids of each of these slices.
     async fn count_ids(&self, slices: &[i64]) -> Result<usize> {
         let slices = slices.iter().map(|start| self.slice(*start));
         let tables = [self.totals()].into_iter().chain(slices);
@@ -207,7 +206,7 @@ impl Reading<'_> {
         Ok(counts.fold(0, usize::saturating_add))
     }
 
-    /// Answers from the totals as they are: [`corrected_page`](Self::corrected_page) subtracts expired slices.
+    /// Answers from the totals, which may include expired slices.
     async fn page_of_totals(
         &self,
         spec: RankingSpec,
@@ -240,7 +239,7 @@ impl Reading<'_> {
         })
     }
 
-    /// The ranks to read next. Of the `limit` ids after the query's offset, the first `from` ids were already read.
+    /// The ranks to read next: of the `limit` ids after the query's offset, the ids from `from` on.
     fn ranks(&self, from: usize, limit: usize) -> Range<usize> {
         let start = self.query.offset.saturating_add(from);
         let count = limit.saturating_sub(from).min(IDS_AT_ONCE);
@@ -248,7 +247,7 @@ impl Reading<'_> {
     }
 
     /// Reads more ids than one read returns. Begins again if a step of folding came between two reads, because the step
-    /// may have moved an id from one read's ranks to another's.
+    /// may have moved an id to other ranks.
     async fn long_top(&self, limit: usize) -> Result<Vec<(Vec<u8>, i64)>> {
         for _ in 0..MAX_TRIES {
             let (mut all, mut version) = (Vec::new(), None);
@@ -271,7 +270,7 @@ impl Reading<'_> {
         Err(self.changes_too_often())
     }
 
-    /// Answers with the ids of the totals. Subtracts the slices in `expired` from their sums.
+    /// Answers from the totals, and subtracts the slices in `expired` from the sums of the ids in the answer.
     async fn corrected_page(
         &self,
         spec: RankingSpec,
@@ -317,9 +316,9 @@ impl Reading<'_> {
         Ok(page)
     }
 
-    /// Reads all totals, without the slices that have left the window but are not yet subtracted. The inner error says
-    /// that the state changed during the reads: other slices must be subtracted, or a step of folding came between the
-    /// reads. The error is the current state of the ranking, for the next attempt; `None` if the ranking was removed.
+    /// Reads all totals, and subtracts the slices in `expired`. There is an inner error if other slices must be
+    /// subtracted, or if a step of folding came between the reads. This error is the current state of the ranking, for
+    /// the next attempt; `None` if the ranking was removed.
     async fn totals_within(
         &self,
         expired: &[i64],

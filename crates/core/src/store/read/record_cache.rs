@@ -1,5 +1,5 @@
-//! A cache of the records of contexts. The dashboard asks for the same slices of a series repeatedly, but only slices
-//! that have changed are read again.
+//! A cache of the records of contexts. The dashboard asks for the same slices again and again, but only slices that
+//! have changed are read again.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,30 +8,28 @@ use crate::task::lock;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::tier::{Revision, TierSlice};
 
-/// The maximum number of series whose records are cached.
 const MAX_SERIES: usize = 16;
 
-/// The maximum size of all cached records, in bytes.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Approximate bytes of a record, without its packed form.
 const PER_RECORD: usize = 72;
 
-/// The id of a series: the context whose records it has, and the length of the tier's slices, in seconds.
+/// A series: the records of a context in a tier. Its id is the id of the context, and the length of the tier's slices
+/// in seconds.
 pub(super) type SeriesId = (RecordId, u32);
 
-/// The packed record of a slice, and the revision of the slice when it was read.
+/// The packed record of a slice, and the revision of the slice when the record was read.
 pub(super) struct HeldRecord {
     pub(super) revision: Option<Revision>,
     pub(super) packed: Option<Box<[u8]>>,
 }
 
-/// The records of a series by slice.
 pub(super) type HeldRecords = HashMap<TierSlice, HeldRecord>;
 
 struct Series {
     id: SeriesId,
-    /// The start of the store's generation. A reset begins another generation, with other data.
+    /// When the store's generation began, in Unix seconds. After a reset, the records are out of date.
     created: i64,
     records: HeldRecords,
     bytes: usize,
@@ -47,7 +45,6 @@ fn bytes_of(records: &HeldRecords) -> usize {
 pub struct RecordCache(Mutex<Vec<Series>>);
 
 impl RecordCache {
-    /// Takes out the records of a series.
     pub(super) fn take(&self, id: SeriesId, created: i64) -> HeldRecords {
         let mut held = lock(&self.0);
         let at = held.iter().position(|series| series.id == id);
@@ -56,8 +53,8 @@ impl RecordCache {
         series.map(|series| series.records).unwrap_or_default()
     }
 
-    /// Caches the records of a series. To make room, drops the series that were read longest ago. Records that alone
-    /// exceed the limit are not cached, and displace no others.
+    /// Caches the records of a series. To make room, drops the series that were read longest ago. Records of a series
+    /// that alone exceed [`MAX_BYTES`] are not cached, and no other series is dropped for them.
     pub(super) fn put(&self, id: SeriesId, created: i64, records: HeldRecords) {
         let mut held = lock(&self.0);
         held.retain(|series| series.id != id);

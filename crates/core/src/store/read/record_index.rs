@@ -31,8 +31,8 @@ pub(in crate::store) fn record_index<'a>(
     now: i64,
 ) -> StoreFuture<'a, RecordIndex> {
     Box::pin(async move {
-        // The order matters. A minute that is rolled up between two reads counts as pending. The record of the wider
-        // slice is read later, and says that it includes the minute.
+        // The state is read first, so a minute that is rolled up after this read counts as pending. The record of the
+        // wider slice is read later, and says that it includes the minute.
         let mut reads = vec![TableRead::State, TableRead::Revisions];
         reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
         let mut answers = reader.read_tables(Purpose::Query, &reads).await?;

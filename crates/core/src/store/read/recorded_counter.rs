@@ -9,7 +9,7 @@ use tower_pulse_model::slice::SliceCount;
 use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::tier_for;
 
-/// A counter of the contexts of one name, in slices of `width` seconds.
+/// A counter of all contexts with this name, in slices of `width` seconds.
 pub async fn recorded_counter(
     reader: &dyn TableReader,
     cache: Option<&RecordCache>,
@@ -34,7 +34,7 @@ pub async fn recorded_counter(
     };
     let mut slices: Map<i64, i64> = Map::default();
     let read = records(reader, cache, &query).await?.into_iter();
-    // A slice without requests may hold timers that ended after their requests.
+    // A record without requests may exist for timers that ended after their request.
     for slice in read.flatten().filter(|slice| slice.sums.times.count > 0) {
         let n = match metric {
             Metric::Hits => slice.sums.times.count,

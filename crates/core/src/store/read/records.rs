@@ -17,16 +17,14 @@ use tower_pulse_model::slice::{HOUR, Precision, latest_accepted};
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TIERS, TierSlice};
 
-/// Number of contexts whose records are read at once.
 const CONTEXTS_AT_ONCE: usize = 100;
 
-/// The number of slices whose records are read at once.
 const SLICES_AT_ONCE: usize = 8;
 
-/// The tier from which hours are combined: the finest tier that is retained for all hours that are shown.
+/// The tier from which hours are combined: the finest tier that retains all hours that are shown.
 const HALF_HOURS: Precision = TIERS[1];
 
-/// Number of contexts whose records are unpacked at once.
+/// Number of contexts whose records are unpacked before the task yields.
 const UNPACKED_AT_ONCE: usize = 8;
 
 /// Asks for the records of some contexts.
@@ -46,13 +44,13 @@ pub struct RecordQuery {
 struct SlicesToCombine {
     width: u32,
     tier: Precision,
-    /// The slices of the tier, oldest first, then the slices of the finest tier that are not yet added to the tier.
+    /// The slices of `tier`, oldest first. Then the minutes, in the finest tier, that are not yet added to `tier`.
     slices: Vec<TierSlice>,
 }
 
 impl SlicesToCombine {
-    /// The slices of the tier that begin within `starts`, and the minutes before `end` that are not yet added to the
-    /// tier.
+    /// The slices of `tier` that begin within `starts`, and the minutes from the first start to `end` that are not yet
+    /// added to `tier`.
     fn within(
         starts: Range<i64>,
         end: i64,
@@ -72,7 +70,6 @@ impl SlicesToCombine {
         }
     }
 
-    /// The retained slices of a query.
     fn retained(query: &RecordQuery, rolled: &RolledUp) -> Self {
         let (now, tier) = (query.now, query.tier);
         let seconds = i64::from(tier.seconds);
@@ -80,7 +77,7 @@ impl SlicesToCombine {
         // Slices of the next hour may exist, because the clock of another instance may be ahead.
         let last = tier.slice(latest_accepted(now));
         let starts = first..last.saturating_add(seconds);
-        // If a clock was set back, minutes may be even later.
+        // If a clock was set back, the store may have even later minutes.
         Self::within(starts, i64::MAX, query.width, tier, rolled)
     }
 
@@ -101,7 +98,6 @@ impl SlicesToCombine {
     }
 }
 
-/// Reads the records of a context in many slices.
 struct SeriesReader<'a> {
     reader: &'a dyn TableReader,
     /// The cache of records, and when the store's generation began.
@@ -139,7 +135,7 @@ pub(in crate::store) fn records<'a>(
 }
 
 impl SeriesReader<'_> {
-    /// Combines the records of a context. Reads only records that are not in the cache or have changed.
+    /// Combines the records of a context. Reads only the slices that are not in the cache or have changed.
     async fn read(&self, id: RecordId, slices: &SlicesToCombine) -> Result<Vec<SliceSums>> {
         let series = (id, slices.tier.seconds);
         let slices_read = &slices.slices;
@@ -168,7 +164,7 @@ impl SeriesReader<'_> {
 }
 
 /// The records of many contexts in the hours that begin within `starts`, in the order of the contexts. Fields without a
-/// record are left out, and added to `problems`.
+/// readable record are left out, and added to `problems`.
 pub(super) async fn hourly_records(
     reader: &dyn TableReader,
     contexts: &[ContextId],
@@ -188,7 +184,6 @@ pub(super) async fn hourly_records(
         }
         for (at, context) in part.iter().enumerate() {
             if at % UNPACKED_AT_ONCE == 0 {
-                // Unpacking blocks the runtime for a while.
                 tokio::task::yield_now().await;
             }
             let records = slices.slices.iter().zip(&mut by_slice);

@@ -10,8 +10,8 @@ use tower_pulse_model::pack;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::tier::TierSlice;
 
-/// The maximum number of fields that one read of packed records asks for. A server serves no other client during the
-/// read.
+/// The maximum number of fields that one read of packed records asks for. During a read, a server serves no other
+/// client.
 const FIELDS_AT_ONCE: usize = 500;
 
 /// The records of all contexts in a slice, unordered.

@@ -25,7 +25,8 @@ pub async fn slowest(
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
     let rolled = RecordState::new(answers.page()).rolled_at(now);
-    // The newest hour of each name, and the kinds. Contexts of the same name are ranked as one.
+    // The newest hour of each name, and the kinds of contexts with this name. Contexts of the same name are ranked as
+    // one.
     let mut by_name: Map<String, (i64, Vec<Kind>)> = Map::default();
     for (kind, _) in CONTEXTS {
         for (name, last_seen) in answers.page().numbers() {
@@ -51,8 +52,8 @@ pub async fn slowest(
     for of_hour in contexts.chunk_by(|(hour, _), (other, _)| hour == other) {
         let hour = of_hour[0].0;
         let ids: Vec<_> = of_hour.iter().map(|(_, id)| id.clone()).collect();
-        // A sample may be in the next hour if a clock is ahead. If this sample was refused, the newest accepted sample
-        // is in the hour before.
+        // `last_seen` is limited to the store's time. The newest sample may be in the next hour, if a clock is ahead, or
+        // in the hour before, if the sample that set `last_seen` was refused because it was too far ahead.
         let hours = hour - HOUR..hour + 2 * HOUR;
         let problems = &mut Vec::new();
         let records = hourly_records(reader, &ids, hours, &rolled, problems).await?;

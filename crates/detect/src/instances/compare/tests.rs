@@ -50,7 +50,6 @@ fn shares_of_errors_are_compared() {
     assert_close(difference.effect, 0.29, 1e-9);
     let variance: f64 = 3.0 * (100.0 * 0.3 * 0.7 + 300.0 * 0.01 * 0.99) / (3.0 * 398.0);
     assert_close(difference.z, 0.29 / (variance / (3.0 * 75.0)).sqrt(), 1e-9);
-    // Without any error, the variance is that of half an error.
     let none = (failing(100.0, 0.0), failing(300.0, 0.0));
     let difference = compared(Measure::Errors, [none; 3]);
     assert_eq!((difference.effect, difference.z), (0.0, 0.0));
@@ -92,7 +91,7 @@ fn an_instance_is_out_of_line_since_its_difference_began() {
     let own = [0.1, -0.1, 0.0, 0.5, 0.3, 0.4].map(|log| (timed(50.0, log, 0.3), others));
     let mut sides = minutes_of(own);
     assert_eq!(turning_point(&sides, Measure::Time, 0.4), 3);
-    // Minutes without requests of both sides have no effect.
+    // Minutes in which a side has no requests are ignored.
     sides[3].2 = Moments::default();
     sides[2].1 = Moments::default();
     assert_eq!(turning_point(&sides, Measure::Time, 0.4), 4);

@@ -2,7 +2,6 @@ use super::*;
 use crate::minute_report::{MAX_PENDING_REPORTS, REPORTED_CONTEXT_COST};
 use crate::tests::contexts;
 
-/// A report of this many contexts, busiest first.
 fn large_report(minute: i64, count: u64) -> MinuteReport {
     let counts: Vec<_> = (0..count).map(|name| (name, count - name)).collect();
     report(minute, contexts(&counts))

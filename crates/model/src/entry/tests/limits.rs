@@ -28,7 +28,7 @@ fn full_record() -> Aggregate {
     record
 }
 
-/// Splits a batch into entries as a sender does, and checks each entry. Returns the number of entries.
+/// Splits a batch into entries as a sender does, and checks each entry.
 fn entries(mut batch: Batch) -> usize {
     let mut entries = 0;
     while !batch.is_empty() {
@@ -69,7 +69,7 @@ fn the_largest_counter_is_read() {
         }
         slices
     });
-    // The name of a reserved counter gets a backslash, which makes it longer than other names.
+    // A backslash is added before a reserved name of a counter, so this name is longer than all others.
     let name = format!("\\{}", "x".repeat(MAX_NAME));
     batch.counters.insert(name.into(), slices.collect());
     assert_eq!(entries(batch), 1);
@@ -158,7 +158,8 @@ fn a_ranking_without_length_or_slices_and_slices_out_of_order_are_refused() {
     batch.count(&"c".into(), 180, 1);
     let mut packed = pack(&batch);
     assert!(unpacked(&packed).is_ok());
-    // Each slice is its start and its value. Three bytes follow: no rankings, no reports and no marks.
+    // A slice is two bytes: its start and its value. The last three bytes say that there are no rankings, no reports
+    // and no marks.
     let end = packed.len() - 3;
     packed.swap(end - 4, end - 2);
     assert_eq!(unpacked(&packed), Err(Undecodable));

@@ -29,7 +29,7 @@ fn batch_of(marks: impl IntoIterator<Item = Mark>) -> Batch {
     batch
 }
 
-/// The longest mark that is allowed. No hidden character grows more by its escape than U+061C, `\u{61c}`.
+/// The longest mark that is allowed. Among the hidden characters that a mark may have, U+061C grows most by its escape.
 fn longest(number: usize) -> Mark {
     if number.is_multiple_of(2) {
         let version = "\u{61c}".repeat(MAX_VERSION_BYTES / 2).into();

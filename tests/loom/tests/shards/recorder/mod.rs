@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tower_pulse_model::outcome::Outcome;
 
-/// The cells of a context in two shards, and its dirty bit.
+/// The cells of a context in two shards, and the context's dirty bit.
 #[derive(Clone)]
 pub struct Cells {
     cells: shards::Cells,

@@ -7,13 +7,13 @@ use tower_pulse_model::pack;
 use tower_pulse_model::ranking::RankingState;
 use tower_pulse_model::ranking::specs::CarriedSpecs;
 
-/// A ranking as the store holds it.
 #[derive(Clone, Debug)]
 pub(super) struct KnownRanking {
     pub(super) state: RankingState,
-    /// The configurations of the instances, if they differ.
+    /// The configurations of the instances; empty if all are alike.
     pub(super) specs: CarriedSpecs,
-    /// The number of ids that the folder knows of; `None` if it must count them. Other programs may add ids.
+    /// The number of ids that the folder knows of; `None` if the folder must count the ids. Other programs may have
+    /// added further ids.
     pub(super) ids: Option<usize>,
 }
 
@@ -26,7 +26,6 @@ impl KnownRanking {
         })
     }
 
-    /// The write of the ranking's configurations.
     pub(super) fn specs_write(&self, name: &Arc<str>) -> FieldWrites {
         let specs = (!self.specs.is_empty()).then(|| pack::pack(&self.specs));
         FieldWrites::of(Table::RankingSpecs, None, name.as_bytes(), specs)

@@ -15,11 +15,10 @@ use crate::store::table::FieldWrites;
 
 #[derive(Default)]
 pub(super) struct Rankings {
-    /// The rankings of the store, by name.
     known: BTreeMap<Arc<str>, KnownRanking>,
     /// Whether all rankings of the store are known.
     is_listed: bool,
-    /// Rankings that had additions since their surplus ids were last removed; the longest waiting first.
+    /// Rankings that may have surplus ids. The ranking that has waited longest comes first.
     to_limit: VecDeque<Arc<str>>,
     /// The rankings that the round adds to, by partition.
     added_to: BTreeMap<usize, BTreeSet<Arc<str>>>,

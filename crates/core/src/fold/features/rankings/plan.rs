@@ -20,9 +20,9 @@ use tower_pulse_model::sorted;
 /// The most ids that one step removes from a slice or a ranking. Planning yields to other tasks after this number of
 /// ids.
 pub(super) const IDS_AT_ONCE: usize = 200;
-/// A ranking to which a round adds at most this number of ids has room for all of them during the round.
+/// A ranking to which a round adds at most this number of ids has room for all these ids during the round.
 const FEW_IDS: usize = 1_000;
-/// A margin that each time to live includes, in seconds.
+/// The margin of each time to live, in seconds.
 const SPARE_TIME: i64 = 7 * 86_400;
 
 /// Time to live of the sums of a ranking after the last write, in seconds.
@@ -30,8 +30,8 @@ pub(super) fn ttl(spec: RankingSpec) -> i64 {
     spec.period().saturating_mul(2).saturating_add(SPARE_TIME)
 }
 
-/// Time to live of a slice. A slice must live longer than the sums that contain it, because its counts are needed to
-/// subtract it. The sums may be written until the slice leaves the window, and live for [`ttl`] after that.
+/// Time to live of a slice, in seconds. The sums contain a slice until its counts are subtracted, so the slice must
+/// outlive the sums. The sums may be written until the slice leaves the window, and live for [`ttl`] after that.
 fn slice_ttl(spec: RankingSpec) -> i64 {
     ttl(spec)
         .saturating_add(spec.period())
@@ -125,8 +125,8 @@ impl Rankings {
             if !added.may_drop() {
                 continue;
             }
-            // Partitions are written in this order, so each writes the sum of the additions dropped in it and in
-            // earlier ones.
+            // Partitions are written in this order. So each partition writes the sum of the additions that were dropped
+            // in this partition and in the partitions before.
             let (before, mut sum) = (stored.next(&Table::RankingsDropped), 0u64);
             for (partition, more) in dropped {
                 sum = sum.saturating_add(more);
@@ -137,7 +137,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Adds the slices of a delta to the state of its ranking.
+    /// Adds the slices of a delta to the state of its ranking, and returns the additions that are not folded yet.
     fn begin<'a>(
         &mut self,
         leased: &LeasedStore<'_>,
@@ -188,7 +188,7 @@ impl Rankings {
         added
     }
 
-    /// Sets the room of each ranking: the number of new ids that it can take in this round.
+    /// Sets the room of each ranking: the number of new ids that the ranking can take in this round.
     async fn set_room(
         &mut self,
         journal: &dyn Journal,
@@ -244,8 +244,8 @@ impl Rankings {
         new.into_iter().take(surplus).map(|(_, _, id)| id).collect()
     }
 
-    /// The writes of the states of some rankings. Each step that adds to a ranking also writes the ranking's state, so
-    /// the state lists every slice in the sums.
+    /// The writes of the states of some rankings. Each step that adds to a ranking also writes the ranking's state. So
+    /// the state lists every slice that the sums contain.
     pub(super) fn state_writes(&self, names: &BTreeSet<Arc<str>>) -> Vec<FieldWrites> {
         let ranking = |name: &'_ Arc<str>| Some((name.clone(), self.known.get(name)?));
         let rankings = names.iter().filter_map(ranking);
@@ -264,21 +264,19 @@ impl Rankings {
 struct Added<'a> {
     name: &'a Arc<str>,
     delta: &'a RankingDelta,
-    /// Whether this round must count additions that instances have dropped for lack of room.
+    /// Whether `delta.dropped` must be added to the store's count of dropped additions.
     has_dropped: bool,
-    /// The slices of the ranking before this round, which may contain a removed id.
+    /// The slices of the ranking before this round. If an id is removed, these slices may contain the id.
     before: Vec<i64>,
-    /// The configuration in effect.
     spec: RankingSpec,
     /// The start of the oldest slice of the window.
     oldest: i64,
-    /// The most new ids for which there is room.
     room: usize,
     ids: Vec<(&'a Arc<str>, &'a IdDelta)>,
 }
 
 impl<'a> Added<'a> {
-    /// Whether additions may be dropped because there is no room.
+    /// Whether this round may change the number of dropped additions.
     fn may_drop(&self) -> bool {
         self.has_dropped || self.ids.len() > self.room
     }
@@ -337,7 +335,7 @@ impl<'a> Added<'a> {
     }
 }
 
-/// Values of the store by table, in the order in which they were asked for.
+/// The values that the store returned, by table. The values of a table are in the order of the request.
 pub(super) struct Stored(HashMap<Table, std::vec::IntoIter<Option<Vec<u8>>>>);
 
 impl Stored {
@@ -346,12 +344,10 @@ impl Stored {
         Self(tables.zip(values.into_iter().map(Vec::into_iter)).collect())
     }
 
-    /// The remaining values of a table.
     fn remaining(&self, table: &Table) -> &[Option<Vec<u8>>] {
         self.0.get(table).map_or(&[], std::vec::IntoIter::as_slice)
     }
 
-    /// The next number of a table.
     pub(super) fn next(&mut self, table: &Table) -> i64 {
         let value = self.0.get_mut(table).and_then(Iterator::next);
         number(value.flatten().as_ref())

@@ -17,8 +17,8 @@ use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TablePage, TableRead, read_table};
 
-/// Between two rounds, about this many ids are taken out because their slice has left the window, and as many for lack
-/// of room.
+/// Between two rounds, at most about this many ids are taken out because their slice has left the window. At most as
+/// many are taken out for lack of room.
 const IDS_PER_ROUND: usize = 20_000;
 /// Reading a page of a table counts as taking out this many ids.
 const IDS_PER_PAGE: usize = 20;
@@ -64,7 +64,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Subtracts slices that have left the window from the sums of a ranking, for about `left` ids.
+    /// Subtracts slices that have left the window from the sums of a ranking, for at most about `left` ids.
     async fn expire_ranking(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -77,8 +77,7 @@ impl Rankings {
             return Ok(());
         };
         let expired: Vec<i64> = ranking.state.expired(now).collect();
-        // If all slices have left the window, the whole ranking is removed. This also removes the sums of missing
-        // slices, so that the next window begins without these sums.
+        // If all slices have left the window, the whole ranking is removed.
         if expired.len() == ranking.state.slices.len() {
             return self.end_ranking(leased, name).await;
         }
@@ -150,7 +149,7 @@ impl Rankings {
             let mut taken = 0;
             for part in ids.chunks(IDS_AT_ONCE) {
                 let ids: Vec<_> = part.iter().map(|(_, id)| id.clone()).collect();
-                // An id that is also in later slices stays in the ranking, with its additions there.
+                // An id that is also in later slices stays in the ranking, with its additions in those slices.
                 let slice = (name, start);
                 taken += self
                     .take_out(leased, slice, &ids, Some(&mut surplus))
@@ -172,7 +171,7 @@ impl Rankings {
     }
 
     /// Takes ids out of a slice, and their counts out of the sums, in one step. With a `surplus`, stops when that many
-    /// ids have left the ranking, and adds all counts taken out to the dropped additions. Returns the number of ids
+    /// ids have left the ranking, and counts all that was taken out as dropped additions. Returns the number of ids
     /// that were taken out.
     async fn take_out(
         &mut self,
@@ -224,7 +223,7 @@ impl Rankings {
         Ok(taken)
     }
 
-    /// Removes an empty slice from the state of a ranking. A ranking without slices is removed as well.
+    /// Removes an empty slice from the state of a ranking. If this was the last slice, removes the ranking.
     async fn remove_slice(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -243,7 +242,7 @@ impl Rankings {
     }
 
     /// Removes a ranking whose window is over, in one step: its state, its sums and its slices, with any number of ids.
-    /// This also removes the sums of slices that another program has deleted.
+    /// So no sums remain of slices that another program has deleted.
     async fn end_ranking(&mut self, leased: &mut LeasedStore<'_>, name: &Arc<str>) -> Leased<()> {
         let Some(ranking) = self.known.get(name) else {
             return Ok(());
@@ -264,7 +263,7 @@ impl Rankings {
 }
 
 /// Finds the smallest counts of a slice, at most `left` of them. Returns these counts with their ids, smallest first,
-/// and whether the slice has more.
+/// and whether the slice has more counts.
 async fn smallest_of(
     journal: &dyn Journal,
     name: &Arc<str>,

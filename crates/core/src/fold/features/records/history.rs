@@ -1,6 +1,7 @@
 //! Records by the day, which a store keeps in addition to the tiers that every store has. The folder that begins or
-//! changes a history first stores the number of days, and then writes records by the day. The next folder reads that
-//! number and continues the history, even if it asks for fewer days or none.
+//! changes a history first stores the number of days, and then writes records by the day. The next folder reads the
+//! number of days. If this folder asks for fewer days or none, it continues the history until a week after the last
+//! renewal.
 
 use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::store::history;
@@ -11,17 +12,16 @@ use tower_pulse_model::tiers::{History, Tiers};
 /// The number of days whose time to live one step extends.
 const DAYS_AT_ONCE: usize = 64;
 
-/// The history as this instance knows it while it holds the lease.
+/// The history, as this instance knows it under the lease.
 pub(super) struct KeptHistory {
     /// The number of days that this instance asks for.
     wanted: Option<u32>,
-    /// The history in the store, once it is read.
+    /// The history in the store, if `is_read`.
     stored: Option<History>,
     is_read: bool,
 }
 
 impl KeptHistory {
-    /// The state of an instance that asks for `wanted` days.
     pub(super) fn asking_for(wanted: Option<u32>) -> Self {
         Self {
             wanted,
@@ -38,7 +38,7 @@ impl KeptHistory {
         }
     }
 
-    /// Reads the history in the store. No other instance changes it while the lease holds.
+    /// Reads the history in the store, once: no other instance changes the history while the lease holds.
     pub(super) async fn read(&mut self, leased: &LeasedStore<'_>) -> Leased<()> {
         if !self.is_read {
             self.stored = history::read(leased.journal, Purpose::Fold).await?;

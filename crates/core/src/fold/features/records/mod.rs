@@ -1,6 +1,6 @@
-//! Folding records: adds the samples of a round to the records of their minutes. If a minute was rolled up already,
-//! these samples are also added to the records of the coarser tiers. `roll_up` adds minutes that have ended to the
-//! coarser tiers, and `profiles` makes the hour-of-week profiles.
+//! Folding records: adds the samples of a round to the records of their minutes. If a minute was rolled up already, its
+//! samples are also added to the records of the coarser tiers. `roll_up` adds minutes that have ended to the coarser
+//! tiers, and `profiles` makes the hour-of-week profiles.
 
 mod history;
 mod profiles;
@@ -21,25 +21,22 @@ use tower_pulse_model::sorted::{self, Map};
 use tower_pulse_model::tier::{COARSEST, FINEST, RolledUp, TierSlice};
 use tower_pulse_model::tiers::Tiers;
 
-/// The number of records that are read at once.
 const RECORDS_AT_ONCE: usize = 500;
 /// The shortest time to live of the records of a slice, in seconds.
 const LEAST_TTL: i64 = 60;
-/// The number of slices of the finest tier whose records are remembered: the open slice, and the one before for samples
-/// that arrive after its end.
+/// The number of slices of the finest tier whose records are remembered: the open slice, and the slice before, for
+/// samples that arrive late.
 const SLICES_REMEMBERED: usize = 2;
 
-/// The records by tier.
+/// The records of all tiers, and the hour-of-week profiles.
 pub(super) struct RecordTables {
     /// The remembered records, with the values that the store has.
     records: Records,
-    /// The most records that are remembered after a round.
     max_records: usize,
     /// The records that the round changes, by partition.
     changed: Map<usize, Vec<RecordKey>>,
-    /// The `newest_at` of the round whose records are remembered.
+    /// The `newest_at` of the round that was added last.
     newest_at: i64,
-    /// The days that the store keeps.
     history: KeptHistory,
     profiles: Profiles,
 }
@@ -61,7 +58,7 @@ impl RecordTables {
         self.profiles.presence.extend(now);
     }
 
-    /// The records that a step changes.
+    /// The writes of the records that a step changes.
     pub(super) fn writes(
         &mut self,
         lease: &Lease,
@@ -161,7 +158,6 @@ impl RecordTables {
     }
 }
 
-/// The writes that store the records with these keys.
 fn record_writes(
     records: &Records,
     keys: Vec<RecordKey>,
@@ -182,7 +178,7 @@ fn record_writes(
     })
 }
 
-/// The time to live of the records of a slice, in seconds. If the slice is ahead of `now`, because the clock of an
+/// The time to live of the records of a slice, in seconds. If the slice begins after `now`, because the clock of an
 /// instance is ahead, the time is longer by the difference.
 fn ttl(at: TierSlice, tiers: Tiers, rolled: &RolledUp, now: i64) -> i64 {
     // A slice that is not rolled up yet must outlive an interruption of the whole service.
@@ -219,7 +215,7 @@ mod tests {
         let (older, start) = ttl(21_600, 5 * 86_400);
         assert_eq!(older, fresh - (NOW - start - 21_600));
         assert_eq!(ttl(21_600, 90 * 86_400).0, LEAST_TTL);
-        // Minutes may wait a long time to be rolled up.
+        // The age of a minute does not shorten its time to live, because minutes may wait a long time to be rolled up.
         assert_eq!(ttl(60, 5 * 86_400).0, FINEST.key_ttl());
     }
 }

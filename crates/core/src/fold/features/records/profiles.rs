@@ -1,6 +1,6 @@
-//! The hour-of-week profiles. Some minutes after an hour has ended, the hour is applied to the profile of each context
-//! that has records in it. Each profile says which hours it has, so an instance that takes over can begin an hour again
-//! without adding the hour twice.
+//! The hour-of-week profiles. Three minutes after an hour has ended, the hour is applied to the profile of each context
+//! that has records in this hour. Each profile says which hours it has, so an instance that takes over can begin an
+//! hour again without adding the hour twice.
 
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
 use crate::fold::leased_store::{Leased, LeasedStore};
@@ -17,25 +17,25 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slices::Merge;
 
-/// Seconds from the end of an hour until the hour is applied, because instances may flush only once a minute.
-/// Samples that arrive later are in the records, but not in the profiles.
+/// An hour is applied this many seconds after its end, because some instances flush only once a minute. Samples that
+/// arrive later are in the records, but not in the profiles.
 const APPLIED_AFTER: i64 = 180;
 /// The most ended hours that are applied at once, because the records of half hours are kept for 49 hours.
 const MOST_HOURS: i64 = 48;
 /// The length, in seconds, of the slices that an hour is made from.
 const HALF_HOUR: u32 = 1_800;
-/// Seconds by which applied hours may be ahead of ended hours, because the clock of an instance may be ahead. Hours
-/// further ahead were applied under a wrong clock, and are taken back. Otherwise no hour would be applied until the
-/// clock reaches them.
+/// The most seconds by which applied hours may be ahead of ended hours, because the clock of an instance may be ahead.
+/// Hours further ahead were applied under a wrong clock, and are taken back: otherwise no hour would be applied until
+/// the clock reaches these hours.
 const MOST_AHEAD: i64 = 26 * HOUR;
 /// An instance counts as present between two reads of the journal that are at most this many seconds apart.
 const MOST_APART: i64 = 60;
 
-/// The profiles under a lease.
 pub(super) struct Profiles {
     /// The most profiles that the store should have.
     most: usize,
-    /// The hours that are applied; `None` until they are read. No other instance changes them while the lease holds.
+    /// The hours that are applied; `None` until these hours are read. No other instance applies hours while the lease
+    /// holds.
     applied: Option<RecordedHours>,
     pub(super) presence: Presence,
 }
@@ -118,21 +118,20 @@ struct CatchUp<'a> {
     room: usize,
     /// When the service was running, according to the store.
     running: RecordedTime,
-    /// Whether the store knows its gaps, in which no instance was running. A store whose instances are all in one
-    /// process knows them.
+    /// Whether the store knows the gaps in which no instance was running. A store knows the gaps if all its instances
+    /// are in one process.
     knows_gaps: bool,
     presence: &'a Presence,
 }
 
 impl CatchUp<'_> {
-    /// Applies an hour to the profiles of the contexts that have records in it.
+    /// Applies an hour to the profiles of the contexts that have records in this hour.
     async fn apply(&mut self, leased: &mut LeasedStore<'_>, hour: i64) -> Leased<()> {
         let ids = recorded(leased.journal, &halves(hour)).await?;
         let seconds = halves(hour).into_iter().zip(&ids);
         let seconds: i64 = seconds
             .map(|((_, start), ids)| self.recorded_seconds(start, !ids.is_empty()))
             .sum();
-        // At most 60 minutes.
         self.applied.push(hour, ((seconds + 59) / 60) as u8);
         let mut contexts: Vec<RecordId> = ids.into_iter().flatten().collect();
         contexts.order();
@@ -147,9 +146,8 @@ impl CatchUp<'_> {
         Ok(())
     }
 
-    /// The number of recorded seconds in a half hour. If the store does not know its gaps, a half hour with records
-    /// counts as recorded completely. A half hour without records counts for as long as this instance was present to
-    /// fold.
+    /// The number of recorded seconds in a half hour, without the gaps that the store knows. If the store does not know
+    /// its gaps, a half hour without records counts as recorded only while this instance was present.
     fn recorded_seconds(&self, start: i64, has_records: bool) -> i64 {
         let end = start + i64::from(HALF_HOUR);
         match self.knows_gaps || has_records {
@@ -202,7 +200,6 @@ impl CatchUp<'_> {
             .collect())
     }
 
-    /// The writes after the last hour.
     fn last_writes(&self, now: i64) -> [FieldWrites; 2] {
         // The list of applied hours moves to the newer table, as the profiles do.
         let last = self.applied.until() - HOUR;
@@ -215,12 +212,10 @@ impl CatchUp<'_> {
     }
 }
 
-/// The slices that an hour is made from.
 fn halves(hour: i64) -> [(u32, i64); 2] {
     [hour, hour + i64::from(HALF_HOUR)].map(|start| (HALF_HOUR, start))
 }
 
-/// The merged samples of some packed records.
 fn merged(records: [Option<Vec<u8>>; 2]) -> Aggregate {
     let mut merged = Aggregate::default();
     let records = records.into_iter().flatten();
@@ -230,7 +225,8 @@ fn merged(records: [Option<Vec<u8>>; 2]) -> Aggregate {
     merged
 }
 
-/// The time, in Unix seconds, in which an instance was present to fold, even if there were no entries.
+/// The time, in Unix seconds, in which this instance was present. An instance is present while it reads the journal,
+/// even if there are no entries.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
     since: i64,
@@ -245,7 +241,7 @@ impl Presence {
         self.until = now;
     }
 
-    /// The number of seconds between two moments during which the instance was present.
+    /// The number of seconds between two moments in which the instance was present.
     fn seconds(&self, from: i64, to: i64) -> i64 {
         (to.min(self.until) - from.max(self.since)).max(0)
     }

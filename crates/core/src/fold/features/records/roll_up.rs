@@ -16,7 +16,8 @@ use tower_pulse_model::tier::{FINEST, TierSlice};
 pub(super) const CONTEXTS_AT_ONCE: usize = 64;
 
 impl RecordTables {
-    /// Adds the records of slices that ended long ago to the coarser tiers, even if no entry arrives.
+    /// Rolls up ended slices and adds ended hours to the profiles, if a slice ended so long ago that it must not wait
+    /// for the next entry.
     pub(in crate::fold) async fn roll_up_overdue(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -39,9 +40,8 @@ impl RecordTables {
         self.profiles.apply_due(leased).await
     }
 
-    /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
-    /// over half-way begins again. No minute is added twice, because each record of a coarser tier stores the minute up
-    /// to which it includes the finest tier.
+    /// An instance that takes over half-way begins again. No minute is added twice, because each record of a coarser
+    /// tier stores up to which minute the record includes the finest tier.
     async fn roll_up(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         self.history.agree(leased).await?;
         let (tiers, newest_at) = (self.history.tiers(), leased.lease.newest_at);
@@ -136,7 +136,7 @@ pub(super) async fn recorded(
         }
         (listed, reads) = next.into_iter().unzip();
     }
-    // A page may repeat an id of the page before.
+    // A page may repeat ids of an earlier page.
     for ids in &mut ids {
         ids.order();
         ids.dedup();

@@ -8,7 +8,7 @@ use tower_pulse_model::tiers::Tiers;
 const NOW: i64 = 1_700_000_000;
 const MINUTE: Precision = Precision::new(60, 120);
 
-/// A store that was created at this time, and has recorded ever since.
+/// A store that was created at this time, and has recorded without gaps since then.
 pub(in crate::query::answers) fn recorded(created: i64) -> Span {
     Span {
         generation: created,
@@ -20,7 +20,7 @@ pub(in crate::query::answers) fn recorded(created: i64) -> Span {
     }
 }
 
-/// `from` and `to` are in seconds before `NOW`.
+/// The service was not running between `from` and `to`, in seconds before `NOW`.
 fn not_running(from: i64, to: i64) -> Span {
     Span {
         recorded: RecordedTime::new(0, [(NOW - from, NOW - to)]),
@@ -28,7 +28,7 @@ fn not_running(from: i64, to: i64) -> Span {
     }
 }
 
-/// Slices of a minute. Each pair has the age in minutes and the count.
+/// Slices of a minute. Each pair has the age of the slice in minutes, and its count.
 fn counts(minutes: &[(i64, i64)]) -> Vec<SliceCount> {
     let slice = |(ago, n): &(i64, i64)| SliceCount::new(NOW - 20 - 60 * ago, *n);
     minutes.iter().map(slice).collect()
@@ -67,17 +67,17 @@ fn a_series_has_a_count_for_each_slice_that_was_recorded() {
     assert_eq!(bounds(newest), (260, 40));
     let expected = [Some(0), Some(-7), Some(0), Some(0), Some(3)];
     assert_eq!(newest.counts(&counts(&[(9, 1), (3, -7), (0, 3)])), expected);
-    // The store is younger than the window. Another program counted before the store was created.
+    // The store is younger than the slices. Another program counted before the store was created.
     let expected = [Some(2), None, None, Some(0), Some(0)];
     assert_eq!(series(None, 1).counts(&counts(&[(4, 2)])), expected);
     assert_eq!(bounds(last(400)), (440, 40));
     let counts_of_window = last(400).counts(&counts(&[(6, 1), (5, 1), (4, 2)]));
     let kept = [Some(2), Some(0), Some(0), Some(0), Some(0)];
     assert_eq!(counts_of_window, [&[None; 3][..], &kept].concat());
-    // The service was not running during part of one minute, and all of the next.
+    // The service was not running during a whole minute, and during parts of the minutes before and after.
     let with_gap = SeriesSlices::new(minute, None, &not_running(150, 50)).counts(&[]);
     assert_eq!(with_gap, [Some(0), Some(0), None, Some(0), Some(0)]);
-    // More slices than a row shows.
+    // The window has more slices than a row shows.
     assert_eq!(bounds(last(86_400)), (75 * 60 - 40, 40));
 }
 
@@ -112,7 +112,7 @@ fn the_last_slice_is_readable_recorded_and_kept() {
     let second = Precision::new(1, 120);
     assert_eq!(last(second, 0, 0), Some(2));
     assert_eq!(last(MINUTE, 0, 0), Some(80));
-    // If samples of the last 7 s cannot be read yet, the last readable slice is older.
+    // The samples of the last 7 s cannot be read yet, so the last readable slice is older.
     assert_eq!(last(second, 7, 0), Some(9));
     assert_eq!(last(MINUTE, 19, 0), Some(80));
     assert_eq!(last(MINUTE, 20, 0), Some(140));
