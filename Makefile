@@ -40,8 +40,8 @@ check-sets:
 	for features in axum admin redis; do \
 	cargo check --locked -p tower-pulse --lib --no-default-features --features "$$features" || exit 1; done
 
-# Lints two packages that `make lint` omits, and tower-pulse without features and with single features. Builds the
-# documentation.
+# Lints the programs and packages that `make lint` omits, and tower-pulse without features and with single features.
+# Builds the documentation.
 lint-sets:
 	cargo clippy --locked -p tower-pulse --all-features --test chaos --test prometheus -- -D warnings
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
